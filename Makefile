@@ -29,7 +29,7 @@ test-python:
 # The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
 test-view: view/node_modules/made-from
 	@scripts/get-chromium.sh
-	node --test tests/view/pages.mjs
+	node --test --test-concurrency=1 tests/view/pages.mjs tests/view/questions.mjs
 
 # The pages of `flow view`, built anew from view/src into src/cli/view/assets, which is committed: building flow needs no npm.
 view: view/node_modules/made-from

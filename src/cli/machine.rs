@@ -38,6 +38,9 @@ pub struct Machine {
     /// Ends the run when nothing at all has moved for this long, and says who waits for whom; 0 never does
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     stall: u64,
+    /// Prints the address of pages that follow the run (`flow view`), served on this machine alone until it ends
+    #[arg(long)]
+    pub view: bool,
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
 }
@@ -64,6 +67,7 @@ impl Machine {
         all.extend(self.threads.map(|threads| format!("--threads={threads}")));
         all.extend(self.device.map(|device| format!("--device={device}")));
         all.extend(self.ranks.map(|ranks| format!("--ranks={ranks}")));
+        all.extend(self.view.then(|| "--view".into()));
         all.into_iter().map(OsString::from).collect()
     }
 

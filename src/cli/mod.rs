@@ -115,7 +115,7 @@ enum Verb {
     Query(query::QueryArgs),
     /// Shows runs in the browser: graph, curves, episodes token by token, groups, memory, failures, SQL
     View(view::ViewArgs),
-    /// Draws runs as one HTML file: curves, pass@k, exploration, time, trajectories
+    /// Writes the pages of `view` as files: they need no server and no network
     Report(report::ReportArgs),
     /// Writes a run's figures for another program, such as TensorBoard
     Export(export::ExportArgs),

@@ -89,7 +89,7 @@ fn table(ended: &[FinishedRun]) -> String {
         }
     }
     let runs: Vec<String> = ended.iter().map(|e| shell_word(&e.run.display().to_string())).collect();
-    text + &format!("\nTry next:\n  flow report {}\n", runs.join(" "))
+    text + &format!("\nTry next:\n  flow view {}\n", runs.join(" "))
 }
 
 /// The standard deviation of a sample (divided by n - 1); none of fewer than two.
@@ -121,7 +121,7 @@ mod tests {
         assert!(text.contains("1       runs/a-seed1     10.0%     50.0%\n"), "{text}");
         // The sample's deviation of 0.5 and 0.7 is sqrt(0.02).
         assert!(text.contains("success at last: 60.0% on average, standard deviation 14.1\n"), "{text}");
-        assert!(text.ends_with("flow report runs/a-seed1 runs/a-seed2\n"), "{text}");
+        assert!(text.ends_with("flow view runs/a-seed1 runs/a-seed2\n"), "{text}");
         assert!(!table(&[ended(1, None)]).contains("average"));
         let grid = ["x.lr=1", "x.lr=2"].map(|set| [1, 2].map(|seed| finished(seed, &[set], Some(seed as f64 / 10.0))));
         let text = table(&grid.into_iter().flatten().collect::<Vec<_>>());

@@ -9,6 +9,7 @@ use super::progress::Progress;
 use super::promise::Promise;
 use super::summary::NextCommands;
 use super::together::{same, RunStart};
+use super::view::FollowingPages;
 use crate::dataflow::cluster::end::end_process;
 use crate::dataflow::cluster::{Cluster, ClusterError, Meanwhile};
 use crate::dataflow::context::RunState;
@@ -52,6 +53,7 @@ impl TrainingSession<'_> {
         if self.policy.is_some() && self.folder.manifest()?.start.is_empty() {
             committer.note_start(saved_start(&self.pipeline, &self.folder)?)?;
         }
+        let pages = self.machine.view.then(|| FollowingPages::begin(self.folder.root()));
         let (committer, iterations) = (Arc::new(Mutex::new(committer)), self.pipeline.iterations);
         let shared = RunState::default();
         let evaluations: Vec<String> = self.pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
@@ -105,6 +107,7 @@ impl TrainingSession<'_> {
             ..Plan::new(self.pipeline, ops::find, ops::adds)
         });
         let summary = progress.finish();
+        drop(pages);
         let stopped = shared.until().is_some_and(|until| until < iterations);
         let status = match &ended {
             Err(failure) => Status::Failed(failure.to_string()),

@@ -59,6 +59,7 @@ impl NextCommands<'_> {
                 "  flow query {run} \"select cause, count(*) as episodes, any_value(error) as error from errors group by cause\"\n"
             );
         }
+        text += &format!("  flow view {run}\n");
         text +=
             &format!("  flow query {run} \"select node, iteration, value as success from metrics where name = 'success' order by all\"\n");
         if let Some(node) = &self.played {

@@ -68,7 +68,11 @@ impl RunSnapshot {
     pub fn of(run: &log::Run, folder: &str) -> Result<RunSnapshot> {
         // Check the lock first: what the writer committed before it released the lock is then in the manifest.
         let held = Lock::held(run);
-        let manifest = run.manifest()?;
+        Ok(RunSnapshot::with(run, folder, held, &run.manifest()?))
+    }
+
+    /// The same of a manifest that was read; `held` says whether a process holds the run's lock.
+    pub fn with(run: &log::Run, folder: &str, held: bool, manifest: &Manifest) -> RunSnapshot {
         let state = match manifest.status {
             Status::Running if held => "running",
             Status::Running => "cut off",
@@ -78,9 +82,9 @@ impl RunSnapshot {
         };
         // A run that has only just begun says nothing yet.
         let now = std::fs::read(run.root().join(STATUS)).ok().filter(|_| state == "running");
-        let activity = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(&manifest));
-        let tokens = TokenCounts::of([&manifest]);
-        Ok(RunSnapshot { run: folder.to_owned(), state, tokens: tokens.json(), shared: tokens.line(), activity })
+        let activity = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(manifest));
+        let tokens = TokenCounts::of([manifest]);
+        RunSnapshot { run: folder.to_owned(), state, tokens: tokens.json(), shared: tokens.line(), activity }
     }
 }
 

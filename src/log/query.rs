@@ -56,7 +56,7 @@ pub(super) fn answers(run: &Run, questions: &[&str]) -> Result<Vec<Result<QueryR
     let whole = 0..=u64::MAX;
     let _reading = ReadLock::begin(run);
     let index = LogIndex::read(run.root())?;
-    let files = views::files(run, &index, &whole, true)?;
+    let files = views::files(run, &index, &whole, &|_| true)?;
     let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole)?;
     let answer = |sql: &&str| {
         guard::check(sql)?;
@@ -88,7 +88,7 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
         ["metrics", "show", "describe", "summarize", "information_schema", "duckdb_"].iter().any(|word| sql.contains(word))
     });
     let iterations = if figures { index.committed(root, within.clone())? } else { Vec::new() };
-    let (mut files, mut db) = (views::files(run, &index, &within, false)?, None);
+    let (mut files, mut db) = (views::files(run, &index, &within, &|_| false)?, None);
     if let Some(sql) = sql {
         // Before their sums are known, DuckDB looks at the files' footers only.
         let draft = connect(&files, &[]);
@@ -97,7 +97,7 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
             Err(_) => 0..=u64::MAX,
         };
         let needed = *needed.start().max(within.start())..=*needed.end().min(within.end());
-        let known = views::files(run, &index, &needed, true)?;
+        let known = views::files(run, &index, &needed, &|node| names(sql, node))?;
         let same = known == files && !figures;
         files = known;
         db = draft.ok().filter(|_| same);
@@ -107,6 +107,15 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
         None => connect(&files, &iterations)?,
     };
     Ok(OpenDatabase { db, _reading: reading })
+}
+
+/// Views and functions that read the rows of several nodes.
+const JOINED: [&str; 6] = ["trajectories", "provenance", "memory_at", "clusters_at", "query", "glob"];
+
+/// Whether `sql` can read rows of `node`: it names the node, or something that reads several.
+fn names(sql: &str, node: &str) -> bool {
+    let sql = sql.to_lowercase();
+    JOINED.iter().chain([&node.to_lowercase().as_str()]).any(|name| sql.contains(name))
 }
 
 /// The first and the last of a range.

@@ -154,6 +154,17 @@ pub(super) fn read_committed(run: &Run, file: &CommittedFile) -> Result<(PathBuf
     Ok((path, bytes))
 }
 
+/// The path of the file, once its checksum is verified.
+fn verified_path(run: &Run, file: &CommittedFile) -> Result<PathBuf, LogError> {
+    let path = existing_path(run, file)?;
+    let mut found = path.clone();
+    run.verified(&path, || {
+        found = read_committed(run, file)?.0;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// The path of the file, once it is known to exist and to have the committed length.
 fn existing_path(run: &Run, file: &CommittedFile) -> Result<PathBuf, LogError> {
     let path = pending::locate(run, &file.path);
@@ -169,8 +180,7 @@ fn existing_path(run: &Run, file: &CommittedFile) -> Result<PathBuf, LogError> {
 pub(super) fn verified_paths(run: &Run, pieces: &[CommittedFile]) -> Result<Vec<PathBuf>, LogError> {
     let threads = available_parallelism().map_or(1, |n| n.get()).min(pieces.len().div_ceil(8)).max(1);
     let each = pieces.len().div_ceil(threads).max(1);
-    let check =
-        |some: &[CommittedFile]| some.iter().map(|file| read_committed(run, file).map(|(path, _)| path)).collect::<Result<Vec<_>, _>>();
+    let check = |some: &[CommittedFile]| some.iter().map(|file| verified_path(run, file)).collect::<Result<Vec<_>, LogError>>();
     let all = scope(|scope| {
         let rest: Vec<_> = pieces.chunks(each).skip(1).map(|some| scope.spawn(move || check(some))).collect();
         let first = pieces.chunks(each).next().map(check);

@@ -3,15 +3,24 @@
 use super::head::{ManifestBody, FILE};
 use super::{disk, readers, LogError, Manifest, RunInfo, Status};
 use crate::seed;
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A run's folder. Cheap to clone: it holds nothing open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Run {
     root: PathBuf,
+    /// Files whose checksums were verified, where that is remembered.
+    verified: Option<Arc<Verified>>,
 }
+
+/// Files as they were when their checksums were verified: length and time of the last change. What is committed never changes.
+type Verified = Mutex<HashMap<PathBuf, (u64, SystemTime)>>;
 
 impl Run {
     /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused.
@@ -27,7 +36,7 @@ impl Run {
         if taken {
             return Err(LogError::Exists(root.into()));
         }
-        let run = Run { root: root.into() };
+        let run = Run { root: root.into(), verified: None };
         fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
         readers::prepare(root).map_err(LogError::io(root))?;
@@ -40,12 +49,35 @@ impl Run {
 
     /// The run in `root`, which must have a manifest.
     pub fn open(root: &Path) -> Result<Run, LogError> {
-        let run = Run { root: root.into() };
+        let run = Run { root: root.into(), verified: None };
         match run.manifest_path().try_exists() {
             Ok(true) => Ok(run),
             Ok(false) => Err(LogError::NotARun(root.into())),
             Err(e) => Err(LogError::io(root)(e)),
         }
+    }
+
+    /// The same run, whose files are verified once and not for each question: for a program that asks many.
+    pub fn remembering(self) -> Run {
+        Run { verified: Some(Arc::default()), ..self }
+    }
+
+    /// The same run under its absolute path.
+    pub(super) fn absolute(&self) -> Result<Run, LogError> {
+        let root = self.root.canonicalize().map_err(LogError::io(&self.root))?;
+        Ok(Run { root, verified: self.verified.clone() })
+    }
+
+    /// Calls `verify`, unless that is remembered of the file as it is now.
+    pub(super) fn verified(&self, path: &Path, verify: impl FnOnce() -> Result<(), LogError>) -> Result<(), LogError> {
+        let Some(verified) = &self.verified else { return verify() };
+        let data = fs::metadata(path).map_err(LogError::io(path))?;
+        let state = (data.len(), data.modified().map_err(LogError::io(path))?);
+        if verified.lock().get(path) != Some(&state) {
+            verify()?;
+            verified.lock().insert(path.into(), state);
+        }
+        Ok(())
     }
 
     /// Insists that the folder is still there: files that are written by its path would begin another one, beside the journal that moved along.

@@ -28,7 +28,7 @@ pub(super) fn connect(info: &RunInfo, nodes: &NodeFiles, iterations: &[Iteration
 
 /// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
 pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
-    let all = [files(sides[0].1, sides[0].2, &(0..=u64::MAX), true)?, files(sides[1].1, sides[1].2, &(0..=u64::MAX), true)?];
+    let all = [files(sides[0].1, sides[0].2, &(0..=u64::MAX), &|_| true)?, files(sides[1].1, sides[1].2, &(0..=u64::MAX), &|_| true)?];
     let build = || -> Sql<_> {
         let db = open()?;
         let mut tables_of_sides = [Vec::new(), Vec::new()];
@@ -44,14 +44,18 @@ pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) ->
     Ok(build()?)
 }
 
-/// The files with rows of `within`; where `sums` asks for it, once each of them is known to be what was committed.
-pub(super) fn files<'a>(run: &Run, index: &'a LogIndex, within: &RangeInclusive<u64>, sums: bool) -> Result<NodeFiles<'a>, LogError> {
-    let root = run.root().canonicalize().map_err(LogError::io(run.root()))?;
-    let run = Run::open(&root)?; // absolute paths: what may be read is compared by path
+/// The files with rows of `within`; those of nodes that `verify` holds for, once each of them is known to be what was committed.
+pub(super) fn files<'a>(
+    run: &Run,
+    index: &'a LogIndex,
+    within: &RangeInclusive<u64>,
+    verify: &dyn Fn(&str) -> bool,
+) -> Result<NodeFiles<'a>, LogError> {
+    let run = run.absolute()?; // what may be read is compared by path
     let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
     let files_of = |id: &'a str| {
-        let pieces = index.files(&root, id, within)?;
-        let there = if sums {
+        let pieces = index.files(run.root(), id, within)?;
+        let there = if verify(id) {
             reader::verified_paths(&run, &pieces)
         } else {
             Ok(pieces.iter().map(|file| pending::locate(&run, &file.path)).collect())

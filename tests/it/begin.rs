@@ -110,7 +110,7 @@ fn several_seeds_are_several_runs() {
         command
     };
     let output = done(&mut run("4,9"));
-    assert!(output.contains("many-seed4") && output.contains("many-seed9") && output.contains("flow report"), "{output}");
+    assert!(output.contains("many-seed4") && output.contains("many-seed9") && output.contains("flow view"), "{output}");
     let seeds = [4, 9].map(|seed| {
         let sql = "select any_value(weights) from rollout";
         done(flow().arg("query").arg(folder.path().join(format!("many-seed{seed}"))).arg(sql));
@@ -138,7 +138,7 @@ fn a_grid_is_a_run_for_every_combination() {
     assert!(fails(&mut run("nodes.update.with.lr=1e-3,fast")).contains("lr"));
     assert!(!folder.path().join("g-lr-1e-3-seed4").exists(), "nothing ran");
     let output = done(&mut run("nodes.update.with.lr=1e-3,0"));
-    assert!(output.contains("g-lr-1e-3-seed9") && output.contains("flow report"), "{output}");
+    assert!(output.contains("g-lr-1e-3-seed9") && output.contains("flow view"), "{output}");
     let weights = |name: &str| digest(&folder.path().join(name)).1;
     assert!(weights("g-lr-0-seed4") != weights("g-lr-1e-3-seed4") && weights("g-lr-0-seed4") != weights("g-lr-0-seed9"));
 }

@@ -84,7 +84,7 @@ fn a_trace_becomes_an_episode_with_a_turn_a_sampled_message() {
     let errors = ask(&run, "select sample, cause, error, tries from errors");
     assert_eq!(errors, [json!({"sample": 2, "cause": "error", "error": "SandboxError: the box died", "tries": 1})]);
     assert!(done(flow().arg("show").arg(&run).args(["--best"])).contains("the episode is over, won"));
-    done(flow().arg("report").arg(&run).arg("--out").arg(folder.path().join("report.html")));
+    done(flow().arg("report").arg(&run).arg("--out").arg(folder.path().join("report")));
     assert!(fails(flow().arg("run").arg(run.join("pipeline.yaml"))).contains("`rollout` plays nothing"));
 }
 

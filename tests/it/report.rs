@@ -1,175 +1,68 @@
-//! `flow report`: what the page shows is what the log says, and nothing in it points anywhere else.
+//! `flow report`: what the pages show is what the log says, and it says what it couldn't write.
 
 use crate::common::*;
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
 use flow::log::{write_part, Committer, Metrics, NodeInfo, Run, RunInfo};
+use flow::pipeline::Role;
 use flow::row;
-use serde_json::{json, Value};
+use serde_json::{json, Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The page of these runs, and the data in it.
-fn page(runs: &[&Path], out: &Path) -> (String, Value) {
-    let output: Value =
-        serde_json::from_str(&done(flow().arg("report").args(runs).arg("--out").arg(out).args(["--format", "json"]))).unwrap();
-    let page = std::fs::read_to_string(out).unwrap();
-    let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
-    let data: Value = serde_json::from_str(data).unwrap();
-    assert_eq!((&output["file"], &output["bytes"]), (&json!(out.display().to_string()), &json!(page.len())));
-    assert_eq!((output["charts"].as_u64(), output["runs"].as_u64()), (Some(length(&data["charts"])), Some(runs.len() as u64)));
-    assert_eq!(output["episodes"].as_u64(), Some(length(&data["browser"]["trips"])));
-    (page, data)
-}
-
-fn length(list: &Value) -> u64 {
-    list.as_array().unwrap().len() as u64
-}
-
-fn chart<'a>(data: &'a Value, title: &str) -> &'a Value {
-    let charts = data["charts"].as_array().unwrap();
-    charts
-        .iter()
-        .find(|c| c["title"] == title)
-        .unwrap_or_else(|| panic!("no chart `{title}`: {:?}", charts.iter().map(|c| &c["title"]).collect::<Vec<_>>()))
+/// All answers that the pages of these runs have, by their questions.
+fn answers(runs: &[&Path], out: &Path) -> Map<String, Value> {
+    let output = done(flow().arg("report").args(runs).arg("--out").arg(out).args(["--format", "json"]));
+    let output: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!((&output["file"], &output["runs"]), (&json!(out.join("index.html").display().to_string()), &json!(runs.len())));
+    let mut all = Map::new();
+    for entry in std::fs::read_dir(out.join("data")).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let Some(answers) = text.strip_prefix("Object.assign(window.FLOW_ANSWERS ||= {}, ") else { continue };
+        all.extend(serde_json::from_str::<Map<String, Value>>(answers.strip_suffix(");").unwrap()).unwrap());
+    }
+    let index = std::fs::read_to_string(out.join("data/index.js")).unwrap();
+    let index: Map<String, Value> =
+        serde_json::from_str(index.strip_prefix("window.FLOW_FILES = ").unwrap().trim_end_matches(';')).unwrap();
+    assert!(index.keys().eq(all.keys()), "each answer is found by its question");
+    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
+    assert!(page.contains("default-src 'none'; script-src 'self' file:;"), "{page}");
+    all
 }
 
 fn close(a: &Value, b: f64) -> bool {
-    a.as_f64().is_some_and(|a| (a - b).abs() <= 1e-5 * b.abs().max(1e-3))
-}
-
-/// (iteration, value) of each row that has both.
-fn figure(rows: &[Value]) -> Vec<(u64, f64)> {
-    rows.iter().map(|r| (r["iteration"].as_u64().unwrap(), r["value"].as_f64().unwrap())).collect()
-}
-
-/// Nothing is loaded: no address but the name of SVG, no source, no link that leaves the page, and a policy that forbids the rest.
-fn alone(page: &str) {
-    for (i, _) in page.match_indices("://") {
-        assert!(page[..i + 22].ends_with("http://www.w3.org/2000/svg"), "{}", &page[i.saturating_sub(40)..i + 40]);
-    }
-    for way in [" src=", "url(", "@import", "fetch(", "XMLHttpRequest", "WebSocket", "import(", "sendBeacon", "<link", "<iframe", "<img"] {
-        assert!(!page.contains(way), "{way}");
-    }
-    assert!(page.contains(
-        "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\""
-    ));
-    assert!(page.len() < 3_000_000 && page.matches("</script>").count() == 2, "{} bytes", page.len());
-    let (before, after) = (page.split_once("id=\"data\">").unwrap().0, page.rsplit_once("</script>").unwrap().1);
-    assert!(!before.contains("{{") && !after.contains("{{"), "a place that was not filled");
+    a.as_f64().is_some_and(|a| (a - b).abs() <= 1e-6 * b.abs().max(1e-3))
 }
 
 #[test]
-fn two_seeds_are_one_curve() {
+fn figures_are_those_of_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let runs: Vec<PathBuf> =
-        ["5", "6"].iter().map(|seed| trained(folder.path(), seed, SMALL, &["--set", &format!("seed={seed}")])).collect();
-    let (page, data) = page(&[&runs[0], &runs[1]], &folder.path().join("two.html"));
-    alone(&page);
-    assert_eq!(data["families"], json!([{ "label": "small", "runs": [0, 1] }]));
-    assert_eq!(
-        (&data["runs"][1]["seed"], &data["runs"][1]["trained"], &data["runs"][1]["status"]),
-        (&json!(6), &json!(3), &json!("finished"))
-    );
-    assert_eq!(data["runs"][0]["yaml"], std::fs::read_to_string(runs[0].join("pipeline.yaml")).unwrap());
-
-    let (zero, charts) = (data["zero"].as_array().unwrap(), data["charts"].as_array().unwrap());
-    let metric = |node: &str, name: &str| {
-        format!("SELECT iteration, value FROM metrics WHERE node = '{node}' AND name = '{name}' ORDER BY iteration")
-    };
-    let degree = "SELECT iteration, avg((n > 1)::INTEGER) AS value FROM (SELECT iteration, count(*) AS n FROM rollout \
-                  GROUP BY iteration, task, sample, attempt, state) GROUP BY iteration ORDER BY iteration";
-    let entropy =
-        "SELECT iteration, avg(h) AS value FROM (SELECT iteration, task, -sum(n / g * ln(n / g)) AS h FROM (SELECT iteration, task, \
-                   count(*)::DOUBLE AS n, sum(count(*)) OVER (PARTITION BY iteration, task) AS g FROM (SELECT iteration, task, sample, \
-                   string_agg(state || action, ' ' ORDER BY turn) AS course FROM rollout GROUP BY ALL) GROUP BY iteration, task, course) \
-                   GROUP BY ALL) GROUP BY ALL ORDER BY iteration";
-    let sizes = "SELECT iteration, count(*) / count(DISTINCT \"group\") AS value FROM states GROUP BY iteration ORDER BY iteration";
-    for (title, sql) in [
-        ("Success in training", metric("rollout", "success")),
-        ("Entropy of the policy", metric("update", "entropy")),
-        ("Norm of the gradient", metric("update", "grad_norm")),
-        ("Exploration degree", degree.into()),
-        ("Trajectory diversity", entropy.into()),
-        ("Rows a group", sizes.into()),
-    ] {
-        let both: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| figure(&ask(run, &sql))).collect();
-        // What is always 0 has no card.
-        if zero.iter().any(|zero| zero == title) {
-            assert!(both.iter().flatten().all(|(_, value)| *value == 0.0), "{title}: {both:?}");
-            continue;
+        ["5", "6", "7"].iter().map(|seed| trained(folder.path(), seed, SMALL, &["--set", &format!("seed={seed}")])).collect();
+    let all = answers(&runs.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &folder.path().join("pages"));
+    assert_eq!(all["runs"]["experiments"], json!([{ "label": "small", "runs": [0, 1, 2] }]));
+    for (node, name) in [("rollout", "success"), ("update", "entropy"), ("update", "grad_norm"), ("states", "group_size")] {
+        let sql = format!("SELECT value FROM metrics WHERE node = '{node}' AND name = '{name}' ORDER BY iteration");
+        let values: Vec<Vec<f64>> =
+            runs.iter().map(|run| ask(run, &sql).iter().map(|row| row["value"].as_f64().unwrap()).collect()).collect();
+        for (number, values) in values.iter().enumerate() {
+            let points = all[&format!("runs/{number}/curve&node={node}&name={name}")]["points"].as_array().unwrap();
+            assert!(points.len() == 3 && points.iter().zip(values).all(|(point, value)| close(&point[1], *value)), "{name}: {points:?}");
         }
-        let curve = chart(&data, title);
-        let line = &curve["lines"][0];
-        assert_eq!((length(&curve["lines"]), both[0].len()), (1, 3), "{title}");
-        for (run, expected) in both.iter().enumerate() {
-            let points = line["runs"][run]["points"].as_array().unwrap();
-            assert!(points.iter().zip(expected).all(|(p, w)| p[0] == w.0 && close(&p[1], w.1)), "{title}: {points:?} is not {expected:?}");
-        }
-        for (i, point) in line["points"].as_array().unwrap().iter().enumerate() {
-            let mean = (both[0][i].1 + both[1][i].1) / 2.0;
-            assert!(close(&point[1], mean) && point[2].is_null() && point[3].is_null() && point[4] == 2, "{title}: {point}");
+        let band = all[&format!("runs/0/band&runs=0,1,2&node={node}&name={name}")]["points"].as_array().unwrap();
+        for (i, point) in band.iter().enumerate() {
+            assert!(close(&point[1], (values[0][i] + values[1][i] + values[2][i]) / 3.0), "{name}: {point}");
+            assert!(point[4].as_f64() <= point[1].as_f64() && point[1].as_f64() <= point[5].as_f64(), "{name}: {point}");
         }
     }
-    assert!(
-        zero.iter().any(|title| title == "rollout: failed") && charts.iter().all(|chart| chart["title"] != "rollout: failed"),
-        "{zero:?}"
-    );
-    // Time: as the nodes measured it, and no less than nothing for the rest.
-    let spent = ask(&runs[0], "SELECT node, sum(value) AS s FROM metrics WHERE name = 'seconds' GROUP BY node ORDER BY s DESC");
-    let shown = data["time"][0]["nodes"].as_array().unwrap();
-    assert!(
-        shown.len() == spent.len() && shown.iter().zip(&spent).all(|(a, b)| a[0] == b["node"] && close(&a[2], b["s"].as_f64().unwrap()))
-    );
-    assert!(data["time"][0]["rest"].as_f64().unwrap() >= 0.0);
-    episodes_are_those_of_the_log(&runs, &data);
-}
-
-/// The page opens on what the policy did, whatever the nodes are called.
-#[test]
-fn episodes_of_the_expert_come_last() {
-    let folder = tempfile::tempdir().unwrap();
-    let demos =
-        "nodes:\n  demos: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 4 }, actor: expert, samples: 1 } }\n";
-    let yaml = SMALL.replacen("nodes:\n", demos, 1).replacen("log: [", "log: [demos, ", 1);
-    let run = trained(folder.path(), "both", &yaml, &[]);
-    let (_, data) = page(&[&run], &folder.path().join("both.html"));
-    let mut nodes: Vec<&str> = data["browser"]["trips"].as_array().unwrap().iter().map(|trip| trip["node"].as_str().unwrap()).collect();
-    nodes.dedup();
-    assert_eq!(nodes, ["rollout", "demos"]);
-}
-
-/// Every episode of the browser, turn by turn, against the log; and there are some of the first and of the last iteration.
-fn episodes_are_those_of_the_log(runs: &[PathBuf], data: &Value) {
-    let texts = data["browser"]["texts"].as_array().unwrap();
-    let trips = data["browser"]["trips"].as_array().unwrap();
-    assert_eq!(trips.len(), 32, "two samples of four tasks, twice in each of two runs");
-    for trip in trips.iter().step_by(5) {
-        let rows = ask(
-            &runs[trip["run"].as_u64().unwrap() as usize],
-            &format!(
-                "SELECT r.*, a.advantage FROM rollout r JOIN advantage a USING (iteration, task, sample, attempt, turn, phase) \
-                 WHERE r.iteration = {} AND r.task = '{}' AND r.sample = {} ORDER BY turn",
-                trip["iteration"],
-                trip["task"].as_str().unwrap(),
-                trip["sample"]
-            ),
-        );
-        let turns = trip["turns"].as_array().unwrap();
-        assert!(turns.len() == rows.len() && !rows.is_empty());
-        for (turn, row) in turns.iter().zip(&rows) {
-            let text = |i: usize| &texts[turn[i].as_u64().unwrap() as usize];
-            assert_eq!((text(3), text(4), text(5), &turn[1]), (&row["observation"], &row["response"], &row["action"], &row["turn"]));
-            assert_eq!((turn[6] == 1, turn[9] == 1), (row["valid"] == true, row["won"] == true));
-            assert!(
-                close(&turn[7], row["reward"].as_f64().unwrap()) && close(&turn[11], row["advantage"].as_f64().unwrap()),
-                "{turn} {row}"
-            );
-        }
+    // Every episode of the last iteration, row by row.
+    let rows = ask(&runs[0], "SELECT task, sample, count(*) AS rows FROM trajectories WHERE iteration = 2 GROUP BY ALL");
+    for row in &rows {
+        let question =
+            format!("runs/0/episode&iteration=2&table=trajectories&task={}&sample={}", row["task"].as_str().unwrap(), row["sample"]);
+        assert_eq!(all[&question]["rows"].as_array().unwrap().len() as u64, row["rows"].as_u64().unwrap());
     }
-    for iteration in [0, 2] {
-        assert_eq!(trips.iter().filter(|t| t["iteration"] == iteration).count(), 16);
-    }
+    assert_eq!(rows.len(), 24);
 }
 
 /// A panel of three tasks, two samples each: (task, sample, the attempt that was won). Lost attempts end with -1 and a reflection.
@@ -211,7 +104,7 @@ fn attempts(folder: &Path) -> PathBuf {
         ("score", f32s(&|i| rows[i].5)),
     ];
     let columns_of = columns.iter().map(|c| c.0.to_string()).collect();
-    let node = NodeInfo { id: "panel".into(), op: "evaluate".into(), role: None, columns: columns_of, upstream: vec![] };
+    let node = NodeInfo { id: "panel".into(), op: "evaluate".into(), role: Some(Role::Measures), columns: columns_of, upstream: vec![] };
     let info = RunInfo { name: "trials".into(), nodes: vec![node], iterations: 4, seed: 1, ..Default::default() };
     let folder = folder.join("trials");
     let run = Run::create(&folder, "flow: trials\nnodes:\n  panel: { op: evaluate }\n", &info).unwrap();
@@ -224,59 +117,37 @@ fn attempts(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn several_attempts_are_bars() {
+fn several_attempts_have_a_pass_rate_each() {
     let folder = tempfile::tempdir().unwrap();
     let run = attempts(folder.path());
-    let (page, data) = page(&[&run], &folder.path().join("one.html"));
-    alone(&page);
-    let bars = &data["passes"][0];
-    assert_eq!((&bars["node"], &bars["most"], &bars["families"][0]["trials"]), (&json!("panel"), &json!(3), &json!(6)));
-    let k = bars["families"][0]["k"].as_array().unwrap();
-    for (k, won) in k.iter().zip([1.0, 3.0, 4.0]) {
-        assert!(close(&k[0], won / 6.0) && k[1].as_f64() <= k[0].as_f64() && k[0].as_f64() <= k[2].as_f64(), "{k}");
+    let all = answers(&[&run], &folder.path().join("pages"));
+    let pass = all["runs/0/panel&node=panel&iteration=4"]["pass"].as_array().unwrap();
+    for (i, won) in [1.0, 3.0, 4.0].into_iter().enumerate() {
+        let [k, value, low, high] = [0, 1, 2, 3].map(|part| pass[i][part].as_f64().unwrap());
+        assert!(k == i as f64 + 1.0 && (value - won / 6.0).abs() < 1e-9 && low <= value && value <= high, "{:?}", pass[i]);
     }
     // Tasks with 1, 0 and 0 of 2 won at once: draws lie between 0 and 1/2.
-    assert_eq!((&k[0][1], &k[0][2]), (&json!(0.0), &json!(0.5)));
-    let success = &chart(&data, "Success on the panel")["lines"][0];
-    assert_eq!((&success["points"][0][0], &success["points"][0][4]), (&json!(4), &json!(1)));
-    assert!(
-        success["points"][0][2].as_f64() < success["points"][0][1].as_f64() && success["band"] == "95% interval over tasks (bootstrap)"
-    );
-    // First attempts earned (10 - 5) / 6, second ones (2 * 10 - 3) / 5, third ones (10 - 2) / 3.
-    let lines = chart(&data, "Return by attempt (panel)")["lines"].as_array().unwrap();
-    assert_eq!(
-        lines.iter().map(|l| l["label"].as_str().unwrap()).collect::<Vec<_>>(),
-        ["trials, attempt 0", "trials, attempt 1", "trials, attempt 2"]
-    );
-    assert!(
-        lines.iter().zip([5.0 / 6.0, 17.0 / 5.0, 8.0 / 3.0]).all(|(line, expected)| close(&line["points"][0][1], expected)),
-        "{lines:?}"
-    );
-    // Texts are data, whatever is in them.
-    let texts = &data["browser"]["texts"];
-    let trip = &data["browser"]["trips"][2];
-    let phases: Vec<&Value> = trip["turns"].as_array().unwrap().iter().map(|t| &texts[t[2].as_u64().unwrap() as usize]).collect();
-    assert_eq!(
-        (&trip["task"], phases),
-        (&json!("b"), ["play", "reflect"].repeat(3).iter().map(|p| Value::from(*p)).collect::<Vec<_>>().iter().collect())
-    );
-    let observed = &texts[trip["turns"][0][3].as_u64().unwrap() as usize];
-    assert_eq!(observed, "</script><script>alert(1)</script>{{style}}");
+    assert_eq!((&pass[0][2], &pass[0][3]), (&json!(0.0), &json!(0.5)));
 }
 
 #[test]
-fn what_cannot_be_drawn_is_told() {
+fn what_cannot_be_written_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let message = fails(flow().arg("report").arg(folder.path()));
     assert!(message.starts_with("error: ") && message.contains("isn't a run folder"), "{message}");
     let empty = folder.path().join("empty");
     Run::create(&empty, "flow: empty\n", &RunInfo { name: "empty".into(), ..Default::default() }).unwrap();
-    let message = fails(flow().arg("report").arg(&empty));
-    assert!(message.contains("has no committed iteration yet"), "{message}");
+    assert!(fails(flow().arg("report").arg(&empty)).contains("has no committed iteration yet"));
     let run = attempts(folder.path());
-    let message = fails(flow().arg("report").arg(&run).arg("--out").arg(folder.path().join("nowhere/page.html")));
-    assert!(message.contains("nowhere/page.html") && message.contains("--out FILE"), "{message}");
-    // Without a place it lies in the run's folder; for a person, a sentence.
-    let message = done(flow().arg("report").arg(&run));
-    assert!(message.starts_with("1 run of 1 pipeline drawn: ") && run.join("report.html").exists(), "{message}");
+    let taken = folder.path().join("taken");
+    std::fs::create_dir(&taken).unwrap();
+    std::fs::write(taken.join("thesis.tex"), "precious").unwrap();
+    let message = fails(flow().arg("report").arg(&run).arg("--out").arg(&taken));
+    assert!(message.contains("has something in it") && message.contains("--out DIR"), "{message}");
+    // Without a place the pages lie in the run's folder, and are written anew there; this run has no groups, and the answer says so.
+    for _ in 0..2 {
+        let message = done(flow().arg("report").arg(&run));
+        assert!(message.starts_with("1 run: ") && message.contains("not written: groups: no node logged the column `group`"), "{message}");
+        assert!(message.contains("open it in a browser") && run.join("report/index.html").exists(), "{message}");
+    }
 }

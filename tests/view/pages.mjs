@@ -53,6 +53,7 @@ before(async () => {
   writeFileSync(pipeline, SMALL.replace("PANEL", panel));
   flow("run", pipeline, "--out", join(runs, "one"));
   flow("run", pipeline, "--set", "seed=2", "--out", join(runs, "two"));
+  flow("run", pipeline, "--set", "seed=3", "--out", join(runs, "three"));
   // One that was killed before its first iteration was committed.
   const begun = spawn(FLOW, ["run", pipeline, "--set", "nodes.rollout.with.samples=2000", "--out", join(runs, "empty")], { cwd: ROOT, stdio: "ignore", env: { ...process.env, OMP_NUM_THREADS: "1" } });
   while (!existsSync(join(runs, "empty", "manifest.json"))) await new Promise((over) => setTimeout(over, 20));
@@ -93,13 +94,14 @@ const cells = async (heading) => {
 };
 
 const picture = (name) => PICTURES && page.screenshot({ path: join(PICTURES, `${name}.png`) });
+/** Numbers are shown with five digits. */
 const near = (shown, value) => assert.ok(Math.abs(Number(shown) - value) <= 1e-4 * Math.max(1, Math.abs(value)), `${shown} is not ${value}`);
 
 describe("flow view", () => {
   it("lists the runs, the damaged one with its reason", async () => {
     await open("#/", "table a");
     const rows = await cells("run");
-    assert.equal(rows.length, 4);
+    assert.equal(rows.length, 5);
     const one = rows.find((row) => row.run.endsWith("one"));
     assert.deepEqual([one.name, one.state, one.iteration, one.iterations], ["small", "finished", "4", "4"]);
     near(one.success, sql("one", "SELECT value FROM metrics WHERE node = 'rollout' AND name = 'success' ORDER BY iteration DESC LIMIT 1")[0].value);
@@ -184,7 +186,7 @@ describe("flow view", () => {
     assert.deepEqual((await table.locator("tbody tr").first().locator("td").allInnerTexts()).slice(2, 4), [largest.task, String(largest.sample)]);
     await open(`#/r/${numbers.one}/memory/memory?i=1`, "table button.plain");
     const entries = sql("one", "SELECT count(*) AS n FROM (SELECT id FROM memory WHERE iteration <= 1 GROUP BY id HAVING sum(change) > 0)")[0].n;
-    assert.equal((await cells("id")).length, Math.min(entries, 500));
+    assert.equal((await cells("since")).length, Math.min(entries, 500));
     await picture("memory");
     await open(`#/r/${numbers.one}/panel/evaluate`, "table a");
     const last = sql("one", "SELECT max(iteration) AS i FROM evaluate")[0].i;
@@ -200,6 +202,9 @@ describe("flow view", () => {
     assert.deepEqual((await cells("node")).map((row) => [row.node, row.n]), asked.map((row) => [row.node, String(row.n)]));
     await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ q: "SELECT rewrad FROM rollout" })}`, ".problem");
     assert.match(await page.locator("pre.problem").innerText(), /did you mean `reward`/);
+    const saved = await page.request.get(`${base}api/runs/${numbers.one}/file?${new URLSearchParams({ sql: "SELECT * FROM metrics", format: "csv" })}`);
+    assert.equal((await saved.text()).trim().split("\n").length - 1, sql("one", "SELECT count(*) AS n FROM metrics")[0].n);
+    await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ as: "histogram", q: "SELECT reward FROM rollout" })}`, ".bars");
     await open(`#/r/${numbers.one}/sql?${new URLSearchParams({ q: "COPY rollout TO '/tmp/x'" })}`, ".problem");
   });
 
@@ -239,19 +244,77 @@ describe("flow view", () => {
     }
   });
 
+  it("draws the mean of several seeds with its band", async () => {
+    const runs = [numbers.one, numbers.two, numbers.three];
+    await open(`#/r/${runs[0]}/curves?${new URLSearchParams({ runs: runs.join(","), band: "1", f: "rollout return" })}`, ".curve canvas");
+    await page.locator(".curve .u-series", { hasText: "mean of 3" }).waitFor();
+    const asked = ["one", "two", "three"].map((run) => sql(run, "SELECT value FROM metrics WHERE node = 'rollout' AND name = 'return' ORDER BY iteration"));
+    const { points } = await (await fetch(`${base}api/runs/${runs[0]}/band?runs=${runs.join(",")}&node=rollout&name=return`)).json();
+    points.forEach((point, i) => {
+      const values = asked.map((rows) => rows[i].value);
+      const mean = values.reduce((sum, value) => sum + value, 0) / 3;
+      const reach = (4.303 * Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / 2)) / Math.sqrt(3);
+      [mean, mean - reach, mean + reach].forEach((value, at) => near(point[[1, 4, 5][at]], value));
+    });
+    await picture("curves");
+  });
+
+  it("serves pages beside a run, which end with it", async () => {
+    const run = spawn(FLOW, ["run", join(folder, "small.yaml"), "--set", "iterations=400", "--out", join(runs, "followed"), "--view"], { cwd: ROOT, stdio: ["ignore", "ignore", "pipe"], env: { ...process.env, OMP_NUM_THREADS: "1" } });
+    try {
+      const at = await new Promise((found) => run.stderr.on("data", (text) => { const one = /http:\/\/\S+/.exec(text); if (one) found(one[0]); }));
+      await open("#/r/0", "header .state.running", at);
+      run.kill("SIGKILL");
+      for (let i = 0; i < 100 && await fetch(at).then(() => true, () => false); i += 1) await new Promise((over) => setTimeout(over, 100));
+      await assert.rejects(fetch(at));
+    } finally {
+      run.kill("SIGKILL");
+    }
+  });
+
+  it("shows a study's tables, and the runs behind a cell", async () => {
+    const file = join(folder, "study.yaml");
+    writeFileSync(file, `study: small\nhome: home\npage: page.md\nseeds: [1, 2]\nruns: { small: { pipeline: small.yaml } }\ntables:\n  - title: Rows\n    rows: [{ name: small, run: small }]\n    columns: [{ name: rows, query: "select count(*) from rollout", digits: 0 }]\n`);
+    flow("study", file);
+    const shown = spawn(FLOW, ["view", "--study", file], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      const at = await new Promise((found) => shown.stdout.on("data", (text) => { const one = /http:\/\/\S+/.exec(text); if (one) found(one[0]); }));
+      await open("#/study", "table.study button", at);
+      const rows = ["small-1", "small-2"].map((run) => JSON.parse(flow("query", join(folder, "home", run), "SELECT count(*) AS n FROM rollout", "--format", "json"))[0].n);
+      assert.ok(Math.abs(parseFloat(await page.locator("table.study td").first().innerText()) - (rows[0] + rows[1]) / 2) <= 0.5);
+      await page.locator("table.study button").first().click();
+      await page.locator("aside pre", { hasText: "select count(*) from rollout" }).waitFor();
+      await page.locator("aside a", { hasText: "small-2" }).click();
+      await page.locator(".graph .node").first().waitFor();
+    } finally {
+      shown.kill();
+    }
+  });
+
   it("writes the same pages as files, which need no server", async () => {
     const out = join(folder, "files");
-    flow("view", join(runs, "one"), "--static", out, "--rows", "1");
-    assert.ok(existsSync(join(out, "index.html")));
+    const said = flow("report", join(runs, "one"), join(runs, "two"), join(runs, "three"), "--out", out, "--rows", "1");
+    assert.match(said, /^3 runs: \d+ files/);
+    const asked = [];
+    const note = (request) => asked.push(request.url());
+    page.on("request", note);
     const at = `file://${out}/index.html`;
     await open("#/r/0", ".graph .node", at);
-    await open("#/r/0/i/3", "table a", at);
+    await open("#/", "table a", at);
+    await page.locator("a", { hasText: "Curves of all 3" }).click();
+    await page.locator(".curve .u-series", { hasText: "mean of 3" }).first().waitFor();
+    await open("#/r/2/i/3", "table a", at);
     await page.locator("table a").first().click();
     await page.locator(".turn").first().waitFor();
     await open("#/r/0/i/3?view=groups", "table a", at);
     await page.locator("table a").first().click();
     await page.locator("table.aligned").waitFor();
+    await open("#/r/1/memory/memory", "table button.plain", at);
     await open("#/r/0/i/0", ".problem", at);
     assert.match(await page.locator(".problem").innerText(), /flow view/);
+    page.off("request", note);
+    assert.ok(asked.length > 5 && asked.every((url) => url.startsWith(`file://${out}/`) || url.startsWith("about:") || url.startsWith("data:")), asked.join("\n"));
+    flow("view", join(runs, "one"), "--static", out, "--rows", "1");
+    await open("#/r/0", ".graph .node", at);
   });
 });

@@ -7,19 +7,28 @@ const query = (parameters) => {
   return text ? `?${text}` : "";
 };
 
-/** The answer that lies beside these pages, where they are files: a script, since a page of a file may fetch nothing. */
-function asFile(path, parameters) {
+/** Files of answers that were loaded, by their numbers. */
+const loaded = new Map();
+
+/** The answer that lies beside these pages, where they are files: in a script, since a page of a file may fetch nothing. */
+async function asFile(path, parameters) {
   const given = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const number = window.FLOW_FILES[[path, ...given.map(([name, value]) => `${name}=${value}`)].join("&")];
-  if (number === undefined) return Promise.reject(new Error("These files don't have it: `flow view` on the run itself does."));
-  if (window.FLOW_ANSWERS?.[number]) return Promise.resolve(window.FLOW_ANSWERS[number]);
-  return new Promise((found, failed) => {
-    const script = document.createElement("script");
-    script.src = `data/${number}.js`;
-    script.onload = () => found(window.FLOW_ANSWERS[number]);
-    script.onerror = () => failed(new Error(`the file data/${number}.js is missing`));
-    document.head.append(script);
-  });
+  const question = [path, ...given.map(([name, value]) => `${name}=${value}`)].join("&");
+  const number = window.FLOW_FILES[question];
+  if (number === undefined) throw new Error("These files don't have it: `flow view` on the run itself does.");
+  if (!loaded.has(number)) {
+    loaded.set(number, new Promise((found, failed) => {
+      const script = document.createElement("script");
+      script.src = `data/${number}.js`;
+      script.onload = found;
+      script.onerror = () => failed(new Error(`the file data/${number}.js is missing`));
+      document.head.append(script);
+    }));
+  }
+  await loaded.get(number);
+  const answer = window.FLOW_ANSWERS[question];
+  if (answer.error !== undefined) throw new Error(answer.error);
+  return answer;
 }
 
 /** The answer to a question, or an error with the server's own words. */

@@ -14,6 +14,7 @@ import { Panel } from "./pages/panel.js";
 import { Failures } from "./pages/failures.js";
 import { Question } from "./pages/question.js";
 import { Compare } from "./pages/compare.js";
+import { Study } from "./pages/study.js";
 import "./style.css";
 
 /** How often a run that goes on is asked how it stands. */
@@ -72,6 +73,7 @@ function App() {
   const { parts, with: given } = useAddress();
   useEffect(() => { document.title = ["flow", ...parts.slice(2)].join(" · "); }, [parts.join("/")]);
   if (parts[0] === "r" && parts[1] !== undefined) return html`<${Run} key=${parts[1]} number=${parts[1]} parts=${parts.slice(2)} given=${given} />`;
+  if (parts[0] === "study") return html`<header><p class="where"><a href="#/">runs</a> / <strong>study</strong></p></header><main><${Study} given=${given} /></main>`;
   return html`<header><p class="where"><strong>flow</strong> runs</p></header><main><${Runs} /></main>`;
 }
 

@@ -15,34 +15,53 @@ export function smooth(values, width) {
   let sum = 0;
   let weight = 0;
   return values.map((value) => {
-    if (value === null) return null;
+    if (value === null || value === undefined) return null;
     sum = sum * keep + value * (1 - keep);
     weight = weight * keep + (1 - keep);
     return sum / weight;
   });
 }
 
-/** Lines `{ label, points: [[x, y], ...] }` over one axis. A click on a point answers with its x. */
+/** Series and their values for uPlot: a line's band is two more lines, of which only the space between is drawn. */
+function series(lines, logarithm) {
+  const xs = [...new Set(lines.flatMap((line) => line.points.map((point) => point[0])))].sort((a, b) => a - b);
+  const drawable = (value) => (value === undefined || value === null || (logarithm && value <= 0) ? null : value);
+  const values = (points, at) => { const known = new Map(points.map((point) => [point[0], point[at]])); return xs.map((x) => drawable(known.get(x))); };
+  const all = [];
+  const data = [xs];
+  const bands = [];
+  let colour = -1;
+  for (const line of lines) {
+    if (!line.thin) colour += 1;
+    const stroke = COLOURS[Math.max(0, colour) % COLOURS.length];
+    all.push({ label: line.label, stroke: line.thin ? `${stroke}80` : stroke, dash: line.thin ? [] : DASHES[Math.max(0, colour) % DASHES.length], width: line.thin ? 0.8 : 1.6, spanGaps: true, points: { show: !line.thin && xs.length < 60, size: 4 } });
+    data.push(values(line.points, 1));
+    if (line.band) {
+      for (const [at, name] of [[1, "95% from"], [2, "95% to"]]) {
+        all.push({ label: name, stroke: "transparent", width: 0, points: { show: false }, spanGaps: true });
+        data.push(values(line.band, at));
+      }
+      bands.push({ series: [data.length - 1, data.length - 2], fill: `${stroke}30` });
+    }
+  }
+  return { all, data, bands };
+}
+
+/** Lines `{ label, points: [[x, y], ...], band: [[x, low, high], ...] }` over one axis. A click on a point answers with its x. */
 export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) {
   const at = useRef(null);
   useEffect(() => {
     const ink = getComputedStyle(document.body).getPropertyValue("--ink").trim();
     const grid = { stroke: getComputedStyle(document.body).getPropertyValue("--line").trim(), width: 1 };
     const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui" };
-    const xs = [...new Set(lines.flatMap((line) => line.points.map((point) => point[0])))].sort((a, b) => a - b);
-    const ys = lines.map((line) => {
-      const known = new Map(line.points.map((point) => [point[0], point[1]]));
-      return xs.map((x) => (known.has(x) && !(logarithm && known.get(x) <= 0) ? known.get(x) : null));
-    });
+    const { all, data, bands } = series(lines, logarithm);
     const plot = new UPlot({
-      width: Math.max(260, at.current.clientWidth), height: 220, title,
+      width: Math.max(260, at.current.clientWidth), height: 220, title, bands,
       scales: { x: { time: false }, y: { distr: logarithm ? 3 : 1 } },
       axes: [{ ...axis, label: unit, labelSize: 18, size: 34 }, { ...axis, size: 62 }],
-      series: [{ label: unit }, ...lines.map((line, i) => ({
-        label: line.label, stroke: COLOURS[i % COLOURS.length], dash: DASHES[i % DASHES.length], width: 1.6, spanGaps: true, points: { show: xs.length < 60, size: 4 },
-      }))],
-    }, [xs, ...ys], at.current);
-    const clicked = () => onPoint && plot.cursor.idx !== null && plot.cursor.idx !== undefined && onPoint(xs[plot.cursor.idx]);
+      series: [{ label: unit }, ...all],
+    }, data, at.current);
+    const clicked = () => onPoint && plot.cursor.idx !== null && plot.cursor.idx !== undefined && onPoint(data[0][plot.cursor.idx]);
     plot.over.addEventListener("click", clicked);
     const fitted = new ResizeObserver(() => plot.setSize({ width: Math.max(260, at.current.clientWidth), height: 220 }));
     fitted.observe(at.current);

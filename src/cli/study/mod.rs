@@ -6,6 +6,7 @@ mod file;
 mod lines;
 mod page;
 mod plan;
+mod tables;
 mod values;
 mod verdict;
 mod work;
@@ -22,6 +23,7 @@ use file::Study;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub use tables::ShownStudy;
 use values::StudyValues;
 use work::{remaining, work};
 
@@ -104,7 +106,7 @@ impl StudyArgs {
             std::fs::write(&file, picture).map_err(Error::file(&file))?;
         }
         std::fs::write(&study.page, &page.text).map_err(Error::file(&study.page))?;
-        answer(&format!("{}\n\nTry next:\n  flow report {}/*-*", study.page.display(), study.home().display()));
+        answer(&format!("{}\n\nTry next:\n  flow view --folder {}", study.page.display(), study.home().display()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,10 +4,12 @@ use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::log;
 use crate::log::sql::quoted;
+use crate::log::{self, QueryResult};
+use arrow::compute::concat_batches;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// The most rows of an answer: a page shows no more at a time.
 pub const MOST: usize = 500;
@@ -57,7 +59,12 @@ impl RunTable {
 
 /// Asks about one iteration.
 pub fn of_iteration(served: &ServedRun, iteration: u64, sql: &str) -> Answer {
-    cells::table(sql, &log::query_within(&served.run, iteration..=iteration, sql)?, MOST)
+    within(served, iteration..=iteration, sql)
+}
+
+/// Asks about some iterations.
+pub fn within(served: &ServedRun, iterations: RangeInclusive<u64>, sql: &str) -> Answer {
+    cells::table(sql, &log::query_within(&served.run, iterations, sql)?, MOST)
 }
 
 /// Asks about iterations up to one, or about all.
@@ -69,7 +76,21 @@ pub fn up_to(served: &ServedRun, last: Option<u64>, sql: &str) -> Answer {
     cells::table(sql, &answer, MOST)
 }
 
-/// The place of a column in an answer.
-pub fn place(answer: &Value, column: &str) -> Option<usize> {
-    answer["columns"].as_array()?.iter().position(|name| name == column)
+/// The rows of one iteration, parted by the values of the first `by` columns, by which they are sorted.
+pub fn split(served: &ServedRun, iteration: u64, sql: &str, by: usize) -> Result<Vec<(Vec<Value>, QueryResult)>> {
+    let answer = log::query_within(&served.run, iteration..=iteration, sql)?;
+    let rows = concat_batches(&answer.schema, &answer.batches)?;
+    let name = |row: usize| rows.columns()[..by].iter().map(|column| cells::cell(column, row)).collect::<Result<Vec<Value>>>();
+    let mut parts: Vec<(Vec<Value>, usize)> = Vec::new();
+    for row in 0..rows.num_rows() {
+        let name = name(row)?;
+        if parts.last().is_none_or(|(last, _)| *last != name) {
+            parts.push((name, row));
+        }
+    }
+    let ends: Vec<usize> = parts.iter().skip(1).map(|(_, start)| *start).chain([rows.num_rows()]).collect();
+    let part = |((name, start), end): ((Vec<Value>, usize), usize)| {
+        (name, QueryResult { schema: answer.schema.clone(), batches: vec![rows.slice(start, end - start)] })
+    };
+    Ok(parts.into_iter().zip(ends).map(part).collect())
 }

@@ -10,6 +10,9 @@ use serde_json::{json, Value};
 /// The largest whole number that a browser's numbers tell from its neighbours.
 const SAFE: u64 = (1 << 53) - 1;
 
+/// The longest list that is part of an answer: no page draws the tokens of a long prompt as numbers.
+const LONGEST: usize = 4096;
+
 /// An answer: the question, the columns' names and the rows, at most `most` of them.
 pub fn table(sql: &str, answer: &QueryResult, most: usize) -> Result<Value> {
     let columns: Vec<&str> = answer.schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -43,6 +46,9 @@ pub fn cell(column: &ArrayRef, i: usize) -> Result<Value> {
         DataType::Utf8 => json!(column.as_string::<i32>().value(i)),
         DataType::List(_) => {
             let values = column.as_list::<i32>().value(i);
+            if values.len() > LONGEST {
+                return Ok(json!(format!("{} values: ask for them in SQL", values.len())));
+            }
             Value::Array((0..values.len()).map(|i| cell(&values, i)).collect::<Result<_>>()?)
         }
         _ => json!(ArrayFormatter::try_new(column, &FormatOptions::default())?.value(i).to_string()),

@@ -1,50 +1,111 @@
 //! One episode, turn by turn: every column that was logged, and the texts of its tokens.
 
-use super::answers::{of_iteration, place, RunTable};
+use super::answers::{split, RunTable, MOST};
+use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
+use crate::cli::error::{Error, Result};
 use crate::log::sql::literal;
+use crate::log::{self, QueryResult};
 use crate::policy::Tokenizer;
+use crate::row::{self, Kind};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::{cast, concat_batches};
 use serde_json::{json, Value};
 
-/// The episode of a task's sample; `table` is `trajectories`, or the node that played it.
-pub fn episode(run: &ServedRun, iteration: u64, table: &str, task: &str, sample: u32) -> Answer {
+/// The episode of a task's sample, from its row `from` on; `table` is `trajectories`, or the node that played it.
+pub fn episode(run: &ServedRun, iteration: u64, table: &str, (task, sample): (&str, u64), from: u64) -> Answer {
     let rows = RunTable::of(run, table)?;
-    let sql = format!(
-        "SELECT * FROM {} WHERE iteration = {iteration} AND task = {} AND sample = {sample} ORDER BY attempt, turn, phase DESC",
-        rows.name,
-        literal(task)
-    );
-    let mut answer = of_iteration(run, iteration, &sql)?;
-    let node = if table == "trajectories" { "" } else { table };
-    let texts = run.vocabularies().of_node(node).map(|tokenizer| texts(&answer, tokenizer));
-    answer["texts"] = json!(texts);
+    let whole = sql(&rows, iteration, task, sample);
+    let sql = format!("{whole} LIMIT {} OFFSET {from}", MOST + 1);
+    read(run, table, &sql, &log::query_within(&run.run, iteration..=iteration, &sql)?)
+}
+
+/// All episodes of an iteration, each with its task and its sample.
+pub fn episodes(run: &ServedRun, iteration: u64, table: &str) -> Result<Vec<(String, u64, Answer)>> {
+    let rows = RunTable::of(run, table)?;
+    let all = format!("SELECT task, sample, * EXCLUDE (task, sample) FROM {} WHERE iteration = {iteration} ORDER BY task, sample, attempt, turn, phase DESC", rows.name);
+    let episode = |(name, part): (Vec<Value>, QueryResult)| {
+        let (task, sample) = (name[0].as_str().unwrap_or_default().to_owned(), name[1].as_u64().unwrap_or_default());
+        let answer = read(run, table, &sql(&rows, iteration, &task, sample), &part);
+        (task, sample, answer)
+    };
+    Ok(split(run, iteration, &all, 2)?.into_iter().map(episode).collect())
+}
+
+fn sql(rows: &RunTable, iteration: u64, task: &str, sample: u64) -> String {
+    let (table, task) = (&rows.name, literal(task));
+    format!(
+        "SELECT * FROM {table} WHERE iteration = {iteration} AND task = {task} AND sample = {sample} ORDER BY attempt, turn, phase DESC"
+    )
+}
+
+/// The text of the prompt of one row, which an episode's answer leaves out where it is long and known from the row before.
+pub fn prompt(run: &ServedRun, iteration: u64, table: &str, name: &[(&str, &str)]) -> Answer {
+    let rows = RunTable::of(run, table)?;
+    let condition: String = name.iter().map(|(column, value)| format!(" AND {column} = {}", literal(value))).collect();
+    let sql = format!("SELECT prompt_tokens FROM {} WHERE iteration = {iteration}{condition}", rows.name);
+    let answer = log::query_within(&run.run, iteration..=iteration, &sql)?;
+    let lists = answer.batches.first().map(|batch| cast(batch.column(0), &Kind::U32List.arrow())).transpose()?;
+    let tokens = lists.filter(|lists| lists.len() == 1).map_or(Vec::new(), |lists| row::u32_list(lists.as_list(), 0));
+    let text = vocabulary(run, table).map(|tokenizer| tokenizer.transcribe(&tokens));
+    Ok(json!({ "sql": sql, "text": text }))
+}
+
+/// The vocabulary with which the rows of a table are read.
+fn vocabulary<'a>(run: &'a ServedRun, table: &str) -> Option<&'a Tokenizer> {
+    run.vocabularies().of_node(if table == "trajectories" { "" } else { table })
+}
+
+/// The most tokens of what a prompt shares with the row before it that are part of the answer.
+const SHARED: usize = 2000;
+
+/// The answer with the texts of its tokens.
+fn read(run: &ServedRun, table: &str, sql: &str, rows: &QueryResult) -> Answer {
+    let mut answer = cells::table(sql, rows, MOST)?;
+    answer["texts"] = match vocabulary(run, table) {
+        Some(tokenizer) => texts(&concat_batches(&rows.schema, &rows.batches)?, tokenizer)?.into(),
+        None => Value::Null,
+    };
     Ok(answer)
 }
 
-/// By row: the prompt as the model read it, parted where it begins to differ from the row before it, and the answer token by token.
-fn texts(answer: &Value, tokenizer: &Tokenizer) -> Vec<Value> {
-    let (prompts, responses) = (place(answer, "prompt_tokens"), place(answer, "response_tokens"));
+/// By row: the prompt as the model read it, parted where it begins to differ from the row before it, what a memory added to it, and the answer
+/// token by token.
+fn texts(rows: &RecordBatch, tokenizer: &Tokenizer) -> Result<Vec<Value>> {
+    let tokens = |name: &str| {
+        let column = rows.column_by_name(name).map(|column| cast(column, &Kind::U32List.arrow())).transpose()?;
+        Ok::<_, Error>(move |i: usize| {
+            column.as_ref().filter(|lists| lists.is_valid(i)).map_or(Vec::new(), |lists| row::u32_list(lists.as_list(), i))
+        })
+    };
+    let (prompts, bare, responses) = (tokens("prompt_tokens")?, tokens("bare_tokens")?, tokens("response_tokens")?);
     let mut before: Vec<u32> = Vec::new();
-    let rows = answer["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut texts = Vec::with_capacity(rows.len());
-    for row in rows {
-        let tokens = |at: Option<usize>| at.map(|at| numbers(&row[at])).unwrap_or_default();
-        let (prompt, response) = (tokens(prompts), tokens(responses));
+    let mut texts = Vec::with_capacity(rows.num_rows());
+    for i in 0..rows.num_rows().min(MOST) {
+        let (prompt, response) = (prompts(i), responses(i));
         let shared = prompt.iter().zip(&before).take_while(|(a, b)| a == b).count();
         texts.push(json!({
-            "shared": tokenizer.transcribe(&prompt[..shared]),
+            "shared": (shared <= SHARED).then(|| tokenizer.transcribe(&prompt[..shared])),
+            "shared_tokens": shared,
             "rest": tokenizer.transcribe(&prompt[shared..]),
+            "told": tokenizer.transcribe(added(&prompt, &bare(i))),
             "pieces": pieces(&response, tokenizer),
         }));
         before = prompt;
         before.extend(response);
     }
-    texts
+    Ok(texts)
 }
 
-fn numbers(list: &Value) -> Vec<u32> {
-    list.as_array().into_iter().flatten().filter_map(|token| token.as_u64()?.try_into().ok()).collect()
+/// What a prompt has and the bare one hasn't; nothing where there is no bare one.
+fn added<'a>(prompt: &'a [u32], bare: &[u32]) -> &'a [u32] {
+    if bare.is_empty() || bare.len() >= prompt.len() {
+        return &[];
+    }
+    let start = prompt.iter().zip(bare).take_while(|(a, b)| a == b).count();
+    let end = prompt[start..].iter().rev().zip(bare[start..].iter().rev()).take_while(|(a, b)| a == b).count();
+    &prompt[start..prompt.len() - end]
 }
 
 /// What each token adds to the text of those before it, so that the pieces together are the text. A character of several tokens is the
@@ -59,4 +120,17 @@ fn pieces(tokens: &[u32], tokenizer: &Tokenizer) -> Vec<String> {
             with.strip_prefix(before.trim_end_matches('\u{fffd}')).map_or_else(|| tokenizer.transcribe(&tokens[i..=i]), str::to_owned)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_memory_added_stands_between_what_both_prompts_have() {
+        assert_eq!(added(&[1, 2, 7, 8, 3], &[1, 2, 3]), [7, 8]);
+        assert_eq!(added(&[1, 2, 2, 3], &[1, 2, 3]), [2]);
+        assert!(added(&[1, 2, 3], &[]).is_empty());
+        assert!(added(&[1, 2, 3], &[1, 2, 3]).is_empty());
+    }
 }

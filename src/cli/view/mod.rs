@@ -2,19 +2,33 @@
 
 mod answers;
 mod cells;
+mod compare;
+mod curves;
 mod episode;
+mod experiments;
 mod files;
+mod folder;
+mod follow;
 mod guard;
-mod pages;
+mod iteration;
+mod memory;
+mod overview;
+mod panel;
+mod programs;
+mod questions;
 mod runs;
 mod server;
+
+pub use files::write;
+pub use follow::FollowingPages;
+pub use runs::ServedRuns;
 
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::room;
+use super::study::ShownStudy;
 use clap::Args;
 use guard::Guard;
-use runs::ServedRuns;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -26,6 +40,9 @@ pub struct ViewArgs {
     /// A folder of runs: each run in it is listed
     #[arg(long, value_name = "DIR", default_value = "runs", conflicts_with = "runs")]
     folder: PathBuf,
+    /// A study's file: its tables are shown, with the runs behind each cell
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "folder"])]
+    study: Option<PathBuf>,
     /// The port; a free one unless given
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -38,27 +55,33 @@ pub struct ViewArgs {
     /// Starts the browser
     #[arg(long)]
     open: bool,
-    /// Writes the pages as files into this new folder and ends: they need no server and no network
+    /// Writes the pages as files into this folder and ends, as `flow report` does: they need no server and no network
     #[arg(long = "static", value_name = "DIR", conflicts_with_all = ["port", "host", "open"])]
     pages: Option<PathBuf>,
     /// Of how many of the newest iterations `--static` writes the rows
     #[arg(long, value_name = "N", default_value_t = 2, requires = "pages")]
     rows: usize,
+    /// Ends when standard input does: for the run that started it
+    #[arg(long, hide = true)]
+    until_closed: bool,
 }
 
 impl ViewArgs {
     pub fn run(self) -> CommandResult {
-        let runs = ServedRuns::new(self.runs, self.folder)?;
+        if self.until_closed {
+            follow::end_with_input()?;
+        }
+        let study = self.study.as_deref().map(ShownStudy::read).transpose()?;
+        let runs = ServedRuns::new(self.runs, study.as_ref().map_or(self.folder, ShownStudy::home))?.with(study);
         if self.token.as_ref().is_some_and(|token| token.len() < 8 || !token.chars().all(|c| c.is_ascii_alphanumeric())) {
             return Err(Error::request("--token needs eight letters and digits or more"));
         }
         room::limit();
         if let Some(folder) = &self.pages {
-            let files = files::write(&runs, folder, self.rows)?;
-            answer(&format!("{files} files -> {}; open {}", folder.display(), folder.join("index.html").display()));
+            answer(&write(&runs, folder, self.rows)?.text(None));
             return Ok(ExitCode::SUCCESS);
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(4).enable_all().build()?;
         runtime.block_on(async {
             let at = SocketAddr::new(self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), self.port);
             let listener = tokio::net::TcpListener::bind(at)

@@ -1,9 +1,13 @@
 //! The runs that are served, each by its number, and what is committed of them, read anew when it has changed.
 
 use crate::cli::error::{Error, Result};
+use crate::cli::study::ShownStudy;
+use crate::cli::top::RunSnapshot;
 use crate::cli::vocabularies::Vocabularies;
-use crate::log::{self, Manifest, Run, Table};
+use crate::log::{self, Lock, Manifest, Run, Table};
+use crate::pipeline::contents;
 use parking_lot::Mutex;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,6 +17,7 @@ use std::time::SystemTime;
 pub struct ServedRuns {
     named: Vec<PathBuf>,
     folder: PathBuf,
+    study: Option<ShownStudy>,
     /// By their numbers, in the order in which they were found: an address stays what it was when runs come.
     found: Mutex<Vec<Arc<ServedRun>>>,
 }
@@ -23,6 +28,8 @@ pub struct ServedRun {
     pub folder: String,
     manifest: Mutex<Option<(Stamp, Arc<Manifest>)>>,
     tables: Mutex<Option<Arc<Vec<Table>>>>,
+    pipeline: OnceLock<Option<Arc<Value>>>,
+    graph: OnceLock<std::result::Result<Value, String>>,
     vocabularies: OnceLock<Vocabularies>,
 }
 
@@ -44,7 +51,20 @@ impl ServedRuns {
         if named.is_empty() && !folder.is_dir() {
             return Err(Error::Request(format!("there is no folder `{}`: name runs, or their folder by --folder", folder.display())));
         }
-        Ok(ServedRuns { named, folder, found: Mutex::new(Vec::new()) })
+        Ok(ServedRuns { named, folder, study: None, found: Mutex::new(Vec::new()) })
+    }
+
+    /// The same with the tables of a study of these runs.
+    pub fn with(self, study: Option<ShownStudy>) -> ServedRuns {
+        ServedRuns { study, ..self }
+    }
+
+    /// The study whose runs they are.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn study(&self) -> Result<&ShownStudy> {
+        self.study.as_ref().ok_or_else(|| Error::request("no study was named: `flow view --study FILE` shows one"))
     }
 
     /// All runs there are now, by their numbers.
@@ -56,7 +76,7 @@ impl ServedRuns {
         }
         let mut found = self.found.lock();
         let known: BTreeSet<PathBuf> = found.iter().map(|served| served.run.root().to_path_buf()).collect();
-        let new = there.into_iter().filter(|root| !known.contains(root)).filter_map(|root| Run::open(&root).ok());
+        let new = there.into_iter().filter(|root| !known.contains(root)).filter_map(|root| Some(Run::open(&root).ok()?.remembering()));
         found.extend(new.map(|run| Arc::new(ServedRun::new(run))));
         found.clone()
     }
@@ -85,7 +105,15 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 impl ServedRun {
     fn new(run: Run) -> ServedRun {
         let folder = run.root().display().to_string();
-        ServedRun { run, folder, manifest: Mutex::default(), tables: Mutex::default(), vocabularies: OnceLock::new() }
+        ServedRun {
+            run,
+            folder,
+            manifest: Mutex::default(),
+            tables: Mutex::default(),
+            pipeline: OnceLock::new(),
+            graph: OnceLock::new(),
+            vocabularies: OnceLock::new(),
+        }
     }
 
     /// What is committed now.
@@ -117,6 +145,27 @@ impl ServedRun {
             *kept = Some(tables.clone());
         }
         Ok(tables)
+    }
+
+    /// How it stands now, and what is committed.
+    ///
+    /// # Errors
+    /// If the manifest can't be read.
+    pub fn snapshot(&self) -> Result<(RunSnapshot, Arc<Manifest>)> {
+        // Check the lock first: what the writer committed before it released the lock is then in the manifest.
+        let held = Lock::held(&self.run);
+        let manifest = self.manifest()?;
+        Ok((RunSnapshot::with(&self.run, &self.folder, held, &manifest), manifest))
+    }
+
+    /// The contents of its pipeline; none where they can't be read.
+    pub fn pipeline(&self) -> Option<Arc<Value>> {
+        self.pipeline.get_or_init(|| contents(&self.run.pipeline()).ok().map(Arc::new)).clone()
+    }
+
+    /// Its pipeline as a graph, drawn once, since a pipeline never changes.
+    pub fn graph(&self, draw: impl FnOnce() -> Result<Value>) -> &std::result::Result<Value, String> {
+        self.graph.get_or_init(|| draw().map_err(|error| error.to_string()))
     }
 
     /// The vocabularies of its models.

@@ -1,8 +1,9 @@
 //! The pages and their answers over HTTP.
 
 use super::guard::{Guard, Verdict};
+use super::questions::questions;
 use super::runs::{ServedRun, ServedRuns};
-use super::{episode, pages, Answer};
+use super::{compare, curves, episode, iteration, memory, overview, panel, programs, Answer};
 use crate::cli::error::{Error, Result};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{header, HeaderName, HeaderValue, StatusCode};
@@ -12,14 +13,9 @@ use axum::routing::get;
 use axum::Router;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-
-/// How long a question in SQL may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What all requests share.
 struct Shared {
@@ -42,7 +38,8 @@ pub const FILES: [(&str, &str, &str); 3] = [
 /// Answers until the process ends.
 pub async fn serve(listener: TcpListener, runs: ServedRuns, guard: Guard) -> std::io::Result<()> {
     let shared = Arc::new(Shared { runs, guard, slots: Semaphore::new(2) });
-    let mut router = Router::new().route("/api/runs", get(list)).route("/api/runs/{number}/{page}", get(page));
+    let mut router =
+        Router::new().route("/api/runs", get(list)).route("/api/study", get(study)).route("/api/runs/{number}/{page}", get(page));
     for (path, kind, text) in FILES {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
     }
@@ -86,7 +83,20 @@ fn answered(answer: Answer) -> Response {
 
 async fn list(State(shared): State<Arc<Shared>>) -> Response {
     let served = shared.clone();
-    answered(apart(&shared, move || pages::runs(&served.runs)).await)
+    answered(apart(&shared, move || overview::runs(&served.runs)).await)
+}
+
+/// The tables of the study, or where one of its cells comes from.
+async fn study(State(shared): State<Arc<Shared>>, Query(given): Query<Parameters>) -> Response {
+    let served = shared.clone();
+    let answer = move || {
+        let study = served.runs.study()?;
+        match given.get("table") {
+            Some(table) => study.origin(table, text(&given, "row"), text(&given, "column")),
+            None => study.tables(),
+        }
+    };
+    answered(apart(&shared, answer).await)
 }
 
 async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usize, String)>, Query(given): Query<Parameters>) -> Response {
@@ -95,8 +105,14 @@ async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usi
         Err(error) => return failed(StatusCode::NOT_FOUND, &error.to_string()),
     };
     answered(match page.as_str() {
-        "sql" => sql(&shared, &run, text(&given, "sql")).await,
+        "file" => return saved(&shared, &run, &given).await,
+        "sql" => {
+            let _slot = shared.slots.acquire().await;
+            programs::sql(&run, text(&given, "sql")).await
+        }
         "diff" => diff(&shared, &run, &given).await,
+        "first" => first(&shared, run, &given).await,
+        "band" => band(&shared, given).await,
         _ => apart(&shared, move || of_page(&run, &page, &given)).await,
     })
 }
@@ -115,58 +131,69 @@ fn number(given: &Parameters, name: &str) -> Result<u64> {
     text(given, name).parse().map_err(|_| Error::Request(format!("`{name}` must be a whole number")))
 }
 
+/// The name of a row within its iteration.
+fn row_name(given: &Parameters) -> [(&str, &str); 5] {
+    ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(given, column)))
+}
+
 fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
-    let iteration = || number(given, "iteration");
+    let at = || number(given, "iteration");
     let table = given.get("table").map_or("trajectories", String::as_str);
     let by = given.get("by").map_or("group", String::as_str);
     match page {
-        "run" => pages::run(run),
-        "state" => pages::state(run),
-        "curve" => pages::curve(run, text(given, "node"), text(given, "name"), 1000),
-        "episodes" => pages::episodes(run, iteration()?, table),
-        "episode" => episode::episode(run, iteration()?, table, text(given, "task"), number(given, "sample")? as u32),
-        "groups" => pages::groups(run, iteration()?, by),
-        "group" => pages::group(run, iteration()?, by, text(given, "id")),
-        "updates" => pages::updates(run, iteration()?),
-        "uses" => {
-            let name = ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(given, column)));
-            pages::uses(run, iteration()?, &name)
+        "run" => overview::run(run),
+        "state" => overview::state(run),
+        "curve" => curves::curve(run, text(given, "node"), text(given, "name")),
+        "episodes" => iteration::episodes(run, at()?, table),
+        "figures" => overview::figures(run, at()?),
+        "episode" => {
+            let from = given.get("from").map_or(Ok(0), |_| number(given, "from"))?;
+            episode::episode(run, at()?, table, (text(given, "task"), number(given, "sample")?), from)
         }
-        "memory" => pages::memory(run, text(given, "node"), iteration()?),
-        "retrievals" => pages::retrievals(run, text(given, "id")),
-        "failures" => pages::failures(run),
-        "panel" => pages::panel(run, text(given, "node"), iteration()?),
+        "prompt" => episode::prompt(run, at()?, table, &row_name(given)),
+        "groups" => iteration::groups(run, at()?, by),
+        "group" => iteration::group(run, at()?, by, text(given, "id")),
+        "updates" => iteration::updates(run, at()?),
+        "uses" => iteration::uses(run, at()?, &row_name(given)),
+        "memory" => memory::memory(run, text(given, "node"), at()?),
+        "retrievals" => memory::retrievals(run, text(given, "id")),
+        "told" => memory::told(run, at()?),
+        "questions" => Ok(questions()),
+        "failures" => panel::failures(run),
+        "panel" => panel::panel(run, text(given, "node"), at()?),
         _ => Err(Error::Request(format!("there is no page `{page}`"))),
     }
 }
 
-/// Anybody's SQL, in a process of its own that can be ended: with the bounds of `flow query`.
-async fn sql(shared: &Shared, run: &ServedRun, sql: &str) -> Answer {
-    let rows = program(shared, &["query", &run.folder, sql, "--format", "json"]).await?;
-    let rows: Vec<serde_json::Map<String, Value>> = serde_json::from_str(&rows)?;
-    let columns: Vec<String> = rows.first().map(|row| row.keys().cloned().collect()).unwrap_or_default();
-    let more = rows.len() > super::answers::MOST;
-    let rows: Vec<Vec<Value>> =
-        rows.into_iter().take(super::answers::MOST).map(|row| row.into_iter().map(|(_, value)| value).collect()).collect();
-    Ok(json!({ "sql": sql, "columns": columns, "rows": rows, "more": more }))
+/// All rows of an answer, to be saved as a file.
+async fn saved(shared: &Shared, run: &ServedRun, given: &Parameters) -> Response {
+    let format = text(given, "format");
+    let _slot = shared.slots.acquire().await;
+    match programs::file(run, text(given, "sql"), format).await {
+        Ok(bytes) => {
+            let name = format!("attachment; filename=\"answer.{format}\"");
+            ([(header::CONTENT_TYPE, "application/octet-stream"), (header::CONTENT_DISPOSITION, name.as_str())], bytes).into_response()
+        }
+        Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
+}
+
+/// Where the episodes of two runs part.
+async fn first(shared: &Shared, run: Arc<ServedRun>, given: &Parameters) -> Answer {
+    let other = shared.runs.get(number(given, "with")? as usize)?;
+    apart(shared, move || compare::first(&run, &other)).await
+}
+
+/// The mean of several runs.
+async fn band(shared: &Shared, given: Parameters) -> Answer {
+    let runs = text(&given, "runs").split(',').map(|number| shared.runs.get(number.parse().unwrap_or(usize::MAX)));
+    let runs = runs.collect::<Result<Vec<_>>>()?;
+    apart(shared, move || curves::band(&runs, text(&given, "node"), text(&given, "name"))).await
 }
 
 /// What `flow diff` says of two runs.
 async fn diff(shared: &Shared, run: &ServedRun, given: &Parameters) -> Answer {
     let other = shared.runs.get(number(given, "with")? as usize)?;
-    let answer = program(shared, &["diff", &run.folder, &other.folder, "--format", "json"]).await?;
-    Ok(json!({ "with": other.folder, "diff": serde_json::from_str::<Value>(&answer)? }))
-}
-
-/// What this program answers to other arguments, in its own process.
-async fn program(shared: &Shared, arguments: &[&str]) -> Result<String> {
     let _slot = shared.slots.acquire().await;
-    let mut command = tokio::process::Command::new(std::env::current_exe()?);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let output = tokio::time::timeout(PATIENCE, command.spawn()?.wait_with_output()).await;
-    let output = output.map_err(|_| Error::Request(format!("the question took more than {} s and was ended", PATIENCE.as_secs())))??;
-    if output.status.success() || (output.status.code() == Some(1) && !output.stdout.is_empty()) {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(Error::Request(String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("error: ").to_owned()))
+    programs::diff(run, &other).await
 }

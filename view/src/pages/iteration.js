@@ -1,7 +1,7 @@
 // One iteration: its episodes, the groups that rows were compared in, and what its updates made of them.
 import { html } from "htm/preact";
 import { address, change, useAnswer } from "../api.js";
-import { Answer, Choice, Problem, Waiting } from "../parts.js";
+import { Answer, Choice, Problem, Waiting, shown } from "../parts.js";
 
 export function Iteration({ number, run, parts, given, tick }) {
   const iteration = Number(parts[0]);
@@ -15,7 +15,21 @@ export function Iteration({ number, run, parts, given, tick }) {
       <button onClick=${() => go(iteration + 1)} disabled=${iteration >= last} aria-label="the next iteration">→</button> <span class="quiet">${first} to ${last}</span>
       <${Choice} label="Show" value=${view} options=${[["episodes", "episodes"], ["groups", "groups"], ["updates", "updates"]]} onChange=${(value) => change({ view: value })} />
       ${view === "episodes" && html`<${Choice} label="of" value=${given.table || "trajectories"} options=${played.map((name) => [name, name])} onChange=${(table) => change({ table })} />`}</p>
+    <${Figures} number=${number} iteration=${iteration} first=${first} tick=${iteration === last ? tick : 0} />
     <${Part} number=${number} iteration=${iteration} given=${given} tick=${iteration === last ? tick : 0} />`;
+}
+
+/** Figures that are shown at the head of an iteration. */
+const HEAD = ["success", "return", "loss", "entropy", "kl", "grad_norm", "clip_fraction", "invalid", "equal", "entries"];
+
+/** The main figures of the iteration beside those of the one before, and the update that made its weights. */
+function Figures({ number, iteration, first, tick }) {
+  const { data } = useAnswer(`runs/${number}/figures`, { iteration }, tick);
+  const shownFirst = (data || []).filter(({ name }) => HEAD.includes(name)).sort((a, b) => HEAD.indexOf(a.name) - HEAD.indexOf(b.name));
+  if (shownFirst.length === 0) return null;
+  const change = ({ value, before }) => (typeof before !== "number" || before === value ? "" : `${value > before ? "↑" : "↓"} from ${shown(before)}`);
+  return html`<dl class="figures">${shownFirst.map((figure) => html`<div key=${`${figure.node} ${figure.name}`}><dt>${figure.name.replaceAll("_", " ")} <span class="quiet">${figure.node}</span></dt><dd>${shown(figure.value)} <span class="quiet">${change(figure)}</span></dd></div>`)}</dl>
+    ${iteration > first && html`<p class="quiet">Its weights were made by the <a href=${address(["r", number, "i", String(iteration - 1)], { view: "updates" })}>updates of iteration ${iteration - 1}</a>, in a pipeline that trains on the iteration before.</p>`}`;
 }
 
 /** A link to an episode, or to one turn of it. */

@@ -3,7 +3,7 @@ import { html } from "htm/preact";
 import { address, change, useAnswer } from "../api.js";
 import { Curve } from "../curve.js";
 import { Graph } from "../graph.js";
-import { Problem, Sql, Table } from "../parts.js";
+import { Problem, Sql, shown } from "../parts.js";
 
 /** The figures that are drawn first, where a run has them. */
 const FIRST = ["success", "return", "loss", "entropy", "kl", "grad_norm", "entries"];
@@ -34,7 +34,21 @@ export function Overview({ number, run, given, tick, now }) {
       ${nodes.length > 0 && html`<${Graph} nodes=${nodes} activity=${activity} chosen=${chosen?.id} onChoose=${(id) => change({ node: id === given.node ? "" : id })} />`}
       ${chosen && html`<${NodeBox} node=${chosen} number=${number} run=${run} />`}</section>
     <section class="curves">${first.map(({ node, name }) => html`<${Figure} key=${`${node} ${name}`} number=${number} node=${node} name=${name} tick=${tick} />`)}</section>
-    <section><h2>Where the time went</h2><${Table} columns=${["node", "rows", "busy_seconds", "state"]} rows=${(now.nodes || []).filter((node) => !node.engine)} /></section>`;
+    <section><h2>Where the time went</h2><${Times} now=${now} /></section>`;
+}
+
+/** The seconds of each node and their share of the run's; nodes may work at the same time. */
+function Times({ now }) {
+  const whole = now.seconds || 0;
+  const nodes = (now.nodes || []).filter((node) => !node.engine);
+  const counts = Object.entries(now.tokens || {});
+  const longest = Math.max(...nodes.map((node) => node.busy_seconds), 1e-9);
+  return html`<p class="quiet">${shown(Number(whole.toFixed(1)))} seconds in all. Nodes can work at the same time, so their shares may sum to more than 100%.</p>
+    <div class="scroll"><table class="bars"><thead><tr><th>node</th><th>rows</th><th colspan="2">busy seconds</th><th>share</th></tr></thead><tbody>
+    ${nodes.map(({ node, rows, busy_seconds: busy }) => html`<tr key=${node}><th scope="row">${node}</th><td class="number">${rows}</td>
+      <td><svg width="200" height="14" aria-hidden="true"><rect x="0" y="2" height="10" width=${(200 * busy) / longest} class="plus" /></svg></td>
+      <td class="number">${busy.toFixed(2)}</td><td class="number">${whole > 0 ? `${((100 * busy) / whole).toFixed(1)}%` : ""}</td></tr>`)}</tbody></table></div>
+    ${counts.length > 0 && html`<p class="quiet">Tokens computed per distinct token: ${counts.map(([node, { computed, distinct }]) => `${node} ${(computed / Math.max(1, distinct)).toFixed(2)} (${distinct} distinct)`).join(", ")}.</p>`}`;
 }
 
 /** One figure of one run; a point leads to its iteration. */

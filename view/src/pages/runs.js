@@ -21,8 +21,13 @@ export function Runs() {
     state: (state) => html`<span class=${`state ${String(state).replace(" ", "-")}`}>${state || "unreadable"}</span>`,
     minutes: (minutes) => shown(minutes === null ? null : Number(minutes.toFixed(1))),
   };
-  return html`<p><label class="choice">Find <input type="search" value=${part} onInput=${(event) => setPart(event.target.value)} placeholder="part of a name, a state, a seed" /></label>
+  const experiments = (data.experiments || []).filter(({ runs }) => runs.length > 1);
+  const curves = (runs) => `#/r/${runs[0]}/curves?${new URLSearchParams({ runs: runs.join(","), band: "1" })}`;
+  const readable = data.runs.filter((run) => !run.error).map((run) => run.number);
+  return html`${data.study && html`<p><a href="#/study">The tables of the study</a></p>`}<p><label class="choice">Find <input type="search" value=${part} onInput=${(event) => setPart(event.target.value)} placeholder="part of a name, a state, a seed" /></label>
       ${chosen.length > 1 && html`<a class="button" href=${`#/r/${chosen[0]}/curves?runs=${chosen.join(",")}`}>Curves of these ${chosen.length}</a>`}
-      ${chosen.length === 2 && html`<a class="button" href=${`#/r/${chosen[0]}/diff?with=${chosen[1]}`}>First difference</a>`}</p>
+      ${chosen.length === 2 && html`<a class="button" href=${`#/r/${chosen[0]}/diff?with=${chosen[1]}`}>First difference</a>`}
+      ${chosen.length < 2 && readable.length > 1 && readable.length <= 20 && html`<a class="button" href=${curves(readable)}>Curves of all ${readable.length}</a>`}</p>
+    ${experiments.length > 0 && html`<p class="quiet">Several seeds: ${experiments.slice(0, 12).map(({ label, runs }, i) => html`${i > 0 && ", "}<a key=${label} href=${curves(runs)}>${label}</a> (${runs.length})`)}</p>`}
     <${Table} columns=${["", "run", "name", "seed", "state", "iteration", "iterations", ...figures, "minutes"]} rows=${rows} cells=${cells} />`;
 }

@@ -1,0 +1,82 @@
+//! A memory: its growth, its entries as of an iteration, the turns that read them, and what became of their episodes.
+
+use super::answers::{up_to, within, RunTable, MOST, NAME};
+use super::curves::curve;
+use super::runs::ServedRun;
+use super::Answer;
+use crate::cli::error::{Error, Result};
+use crate::log::sql::quoted;
+use serde_json::json;
+
+/// Over how many iterations episodes that read an entry are compared with others.
+const COMPARED: u64 = 200;
+
+/// The entries that a memory has after an iteration, and how many it had after each.
+pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
+    let table = RunTable::of(run, node)?;
+    if !table.has("change") {
+        return Err(Error::Request(format!("`{node}` is no memory that was logged")));
+    }
+    let entries = format!(
+        "WITH entries AS (SELECT id, min(iteration) AS since FROM {0} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0) \
+         SELECT id, arg_max(kind, iteration) AS kind, arg_max(key, iteration) AS key, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score, \
+         any_value(since) AS since, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, any_value(turn) AS turn \
+         FROM {0} JOIN entries USING (id) WHERE iteration <= {iteration} GROUP BY id ORDER BY score DESC, id LIMIT {1}",
+        table.name,
+        MOST + 1
+    );
+    Ok(json!({ "growth": curve(run, node, "entries")?, "entries": up_to(run, Some(iteration), &entries)? }))
+}
+
+/// A table of turns with what each was told: of the training, where it has one.
+fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
+    let tables = run.tables()?;
+    let told = |name: &str| name == "retrieved" || name.ends_with("_retrieved");
+    let manifest = run.manifest()?;
+    let node = |name: &str| manifest.info.nodes.iter().find(|node| node.id == name);
+    let mut having: Vec<_> = tables
+        .iter()
+        .filter(|table| node(&table.name).is_some() && table.columns.iter().any(|(name, _)| name == "reward"))
+        .filter_map(|table| Some((&table.name, table.columns.iter().find(|(name, _)| told(name)).map(|(name, _)| quoted(name))?)))
+        .collect();
+    having.sort_by_key(|(name, _)| node(name).and_then(|node| node.role).is_some_and(|role| role.apart()));
+    let (name, list) = having.into_iter().next().ok_or_else(|| Error::request("no node logged a column `retrieved`"))?;
+    Ok((RunTable::of(run, name)?, list))
+}
+
+/// The turns that retrieved an entry, the newest first, and whether their episodes were won.
+pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
+    let id: u64 = id.parse().map_err(|_| Error::request("an entry is named by a number"))?;
+    let (rows, list) = readers(run)?;
+    let won = rows.maybe("won", "won", "won");
+    let sql = format!(
+        "SELECT iteration, {NAME}, reward, {won} FROM {} WHERE list_contains({list}, {id}) ORDER BY iteration DESC, {NAME} LIMIT {}",
+        rows.name,
+        MOST + 1
+    );
+    up_to(run, None, &sql)
+}
+
+/// Of each entry that was told: the episodes that were told it, and the others of the same tasks from the first iteration that it was told in to the last.
+pub fn told(run: &ServedRun, iteration: u64) -> Answer {
+    let (rows, list) = readers(run)?;
+    let first = (iteration + 1).saturating_sub(COMPARED);
+    let won = if rows.has("won") { "max(won::INT)" } else { "NULL::INT" };
+    let sql = format!(
+        "WITH episodes AS (SELECT iteration, task, sample, sum(reward) AS earned, {won} AS won, list_distinct(flatten(list({list}))) AS told \
+         FROM {0} WHERE iteration BETWEEN {first} AND {iteration} GROUP BY ALL), \
+         tasks AS (SELECT iteration, task, count(*) AS n, sum(earned) AS earned, sum(won) AS won FROM episodes GROUP BY ALL), \
+         entries AS (SELECT id, task, min(iteration) AS first, max(iteration) AS last, count(*) AS n, sum(earned) AS earned, sum(won) AS won \
+         FROM (SELECT iteration, task, earned, won, unnest(told) AS id FROM episodes) GROUP BY ALL), \
+         pairs AS (SELECT e.id, e.n, e.earned, e.won, sum(t.n) - e.n AS other, sum(t.earned) - e.earned AS other_earned, sum(t.won) - e.won AS other_won \
+         FROM entries e JOIN tasks t ON t.task = e.task AND t.iteration BETWEEN e.first AND e.last GROUP BY e.id, e.task, e.n, e.earned, e.won) \
+         SELECT id, sum(n)::BIGINT AS told, sum(earned) / sum(n) AS return_with, sum(other_earned) / nullif(sum(other), 0) AS return_without, \
+         return_with - return_without AS difference, sum(won) / sum(n) AS won_with, sum(other_won) / nullif(sum(other), 0) AS won_without \
+         FROM pairs GROUP BY id ORDER BY difference DESC NULLS LAST, id LIMIT {1}",
+        rows.name,
+        MOST + 1
+    );
+    let mut answer = within(run, first..=iteration, &sql)?;
+    answer["first"] = json!(first);
+    Ok(answer)
+}
