@@ -51,6 +51,22 @@ impl Rounded {
         self.summed.then_some(&self.sums)
     }
 
+    /// The same of one group, 0 where there are none.
+    #[inline(always)]
+    pub fn offset(&self, place: usize) -> i32 {
+        if self.summed {
+            self.sums[place]
+        } else {
+            0
+        }
+    }
+
+    /// The numbers of `R` groups from `place` on, four by four.
+    #[inline(always)]
+    pub fn fours<const R: usize>(&self, place: usize) -> &[[[i8; 4]; GROUP / 4]; R] {
+        &self.numbers[place * GROUP..].as_chunks().0.as_chunks().0.as_chunks().0[0]
+    }
+
     /// Which of all groups, as they lie, is the group `group` of the row `row`.
     #[inline(always)]
     pub fn place(&self, row: usize, group: usize) -> usize {
