@@ -1,8 +1,9 @@
 //! Rows rounded to 8 bits.
 
 use super::aligned::Scratch;
+use super::dense::StridedRows;
 use super::isa::{Isa, Level};
-use super::vectors::{Vector, LANES, MAGIC};
+use super::vectors::{sum, vectorised, Vector, LANES, MAGIC};
 use super::{GROUP, TILE, TILED};
 
 /// Rows of numbers rounded to whole ones from -127 to 127, with a scale for each group of [`GROUP`] of a row.
@@ -90,7 +91,7 @@ impl Rounded {
         for (number, x) in x.chunks(GROUP).enumerate() {
             let place = self.place(row, number);
             let numbers = &mut self.numbers[place * GROUP..(place + 1) * GROUP];
-            let (scale, sum) = match x.as_chunks::<GROUP>().0 {
+            let (scale, whole) = match x.as_chunks::<GROUP>().0 {
                 [x] => group::<V>(x, numbers),
                 _ => {
                     let mut full = [0.0; GROUP];
@@ -100,7 +101,7 @@ impl Rounded {
             };
             self.scales[place] = scale;
             if self.summed {
-                self.sums[place] = -128 * crate::policy::products::vectors::sum(sum.lanes()) as i32;
+                self.sums[place] = -128 * sum(whole.lanes()) as i32;
             }
         }
     }
@@ -133,6 +134,24 @@ fn group<V: Vector>(x: &[f32; GROUP], numbers: &mut [i8]) -> (f32, V) {
         sums = sums.add(shifted.sub(magic));
     }
     (most / 127.0, sums)
+}
+
+vectorised! {
+    /// Takes in the rows `x`.
+    pub fn round(x: StridedRows, rounded: &mut Rounded) {
+        let inputs = rounded.inputs();
+        for row in 0..rounded.rows() {
+            rounded.take::<V>(row, &x.numbers[row * x.stride..row * x.stride + inputs]);
+        }
+    }
+
+    /// Takes what rows of `x`, `stride` from one another, were rounded to away from them.
+    pub fn leave(x: &mut [f32], stride: usize, rounded: &Rounded) {
+        let inputs = rounded.inputs();
+        for row in 0..rounded.rows() {
+            rounded.leave(row, &mut x[row * stride..row * stride + inputs]);
+        }
+    }
 }
 
 #[cfg(test)]
