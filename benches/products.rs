@@ -7,15 +7,12 @@
 //! lies by inputs and one that lies by outputs, and the faster one counts. "With rounding" has the time in which our rows are rounded, which a caller of the
 //! library would have as well. Each round measures the sides in turn; a ratio is one of a round.
 
-mod peer;
-
 use flow::policy::products::dense::StridedRows;
 use flow::policy::products::isa::{Isa, Level};
 use flow::policy::products::matrix::Matrix;
 use flow::policy::products::product;
 use flow::policy::products::rounded::{round, Rounded};
 use flow::seed::Random;
-use peer::Runs;
 use std::time::Instant;
 use tch::{Device, Kind, Tensor};
 
@@ -36,11 +33,18 @@ fn seconds(mut call: impl FnMut()) -> f64 {
     start.elapsed().as_secs_f64() / f64::from(calls)
 }
 
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
+}
+
 fn main() {
     let isa = Isa::chosen();
     let held = match isa.level() {
         Level::Amx => "AVX512_CORE_AMX",
         Level::Avx512 => "AVX512_CORE_VNNI",
+        Level::AvxVnni => "AVX2_VNNI",
         Level::Avx2 => "AVX2",
         Level::Plain => "SSE41",
     };
@@ -65,14 +69,14 @@ fn main() {
             let x: Vec<f32> = (0..rows * inputs).map(|_| random.unit() as f32 - 0.5).collect();
             let x_dense = Tensor::from_slice(&x).view([rows as i64, inputs as i64]);
             let x_whole = (&x_dense * 200.0).to_kind(Kind::Int8);
-            let mut library = Tensor::zeros([rows as i64, outputs as i64], (Kind::Int, Device::Cpu));
+            let library = Tensor::zeros([rows as i64, outputs as i64], (Kind::Int, Device::Cpu));
             let (mut rounded, mut y) = (Rounded::default(), vec![0.0; rows * matrix.stride()]);
             rounded.resize(isa, rows, inputs);
             let figures: Vec<[f64; 4]> = (0..=ROUNDS)
                 .map(|_| {
                     let rounding = seconds(|| round(isa, StridedRows { numbers: &x, stride: inputs, count: rows }, &mut rounded));
                     let ours = seconds(|| product(isa, &rounded, &matrix, &mut y));
-                    let mut of = |weights: &Tensor| seconds(|| drop(x_whole.internal_int_mm_out(&library, weights)));
+                    let of = |weights: &Tensor| seconds(|| drop(x_whole.internal_int_mm_out(&library, weights)));
                     let theirs = of(&by_input).min(of(&by_output.tr()));
                     let in_f32 = seconds(|| drop(x_dense.linear::<Tensor>(&dense, None)));
                     [ours, ours + rounding, theirs, in_f32].map(|seconds| 2e-9 * (rows * inputs * outputs) as f64 / seconds)
@@ -80,20 +84,19 @@ fn main() {
                 // The first round warms the sides up.
                 .skip(1)
                 .collect();
-            let _ = library.zero_();
-            let column = |i: usize| Runs::new(figures.iter().map(|round| round[i]).collect());
+            let column = |i: usize| sorted(figures.iter().map(|round| round[i]))[ROUNDS / 2];
             let ratio = |i: usize, by: usize| {
-                let runs = Runs::new(figures.iter().map(|round| round[i] / round[by]).collect());
-                format!("{:.2} ({:.2} to {:.2})", runs.median(), runs.least(), runs.most())
+                let ratios = sorted(figures.iter().map(|round| round[i] / round[by]));
+                format!("{:.2} ({:.2} to {:.2})", ratios[ROUNDS / 2], ratios[0], ratios[ROUNDS - 1])
             };
             println!(
                 "{name}, {rows} rows: {:.0}, with rounding {:.0}; int_mm {:.0}, ratio {}, with rounding {}; f32 {:.0}, ratio {}",
-                column(0).median(),
-                column(1).median(),
-                column(2).median(),
+                column(0),
+                column(1),
+                column(2),
                 ratio(0, 2),
                 ratio(1, 2),
-                column(3).median(),
+                column(3),
                 ratio(0, 3)
             );
         }

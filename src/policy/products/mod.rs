@@ -47,7 +47,7 @@ const TILED: usize = 8;
 /// If `x` has other inputs than the matrix, or `y` too little room: a fault of the caller, which knows both.
 pub fn product(isa: Isa, x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     assert_eq!(x.inputs(), matrix.inputs());
-    assert!(x.offsets().is_some() || isa.level() != Level::Avx512);
+    assert!(x.offsets().is_some() || !isa.vnni());
     assert!(y.len() >= x.rows() * matrix.stride());
     match isa.level() {
         // SAFETY: an `Isa` is only made where the processor has its instructions; sizes are checked above, and sums are there.

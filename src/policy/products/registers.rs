@@ -11,9 +11,9 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub struct Avx512(__m512);
 
-/// Two registers of AVX.
+/// Two registers of AVX; with `VNNI` beside its instruction for 8 bits.
 #[derive(Clone, Copy)]
-pub struct Avx2(__m256, __m256);
+pub struct Avx2<const VNNI: bool>(__m256, __m256);
 
 impl Vector for Avx512 {
     const MANY: bool = true;
@@ -130,7 +130,7 @@ impl Vector for Avx512 {
     }
 }
 
-impl Vector for Avx2 {
+impl<const VNNI: bool> Vector for Avx2<VNNI> {
     const MANY: bool = false;
     type Sums = (__m256i, __m256i);
     type Fours = (__m256i, __m256i);
@@ -144,15 +144,22 @@ impl Vector for Avx2 {
     fn fours(from: &[i8; 4 * LANES]) -> Self::Fours {
         let at = from.as_ptr().cast::<__m256i>();
         // SAFETY: as the module says.
-        unsafe { (_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))) }
+        unsafe {
+            // Turned round as above.
+            let half = |x| if VNNI { _mm256_xor_si256(x, _mm256_set1_epi8(-128)) } else { x };
+            (half(_mm256_loadu_si256(at)), half(_mm256_loadu_si256(at.add(1))))
+        }
     }
-    /// The row's numbers give their signs to the others. So no sum of two products is above 2 x 127^2, where the instruction would saturate.
+    /// Without VNNI the row's numbers give their signs to the others: so no sum of two products is above 2 x 127^2, where the instruction would saturate.
     #[inline(always)]
     fn dot(sums: Self::Sums, fours: Self::Fours, own: [i8; 4]) -> Self::Sums {
         // SAFETY: as the module says.
         unsafe {
             let own = _mm256_set1_epi32(i32::from_ne_bytes(own.map(|x| x as u8)));
             let half = |sums, fours| {
+                if VNNI {
+                    return _mm256_dpbusd_avx_epi32(sums, fours, own);
+                }
                 let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(own), _mm256_sign_epi8(fours, own));
                 _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
             };

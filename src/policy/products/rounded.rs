@@ -77,7 +77,7 @@ impl Rounded {
     /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. What was in it is forgotten.
     pub fn resize(&mut self, isa: Isa, rows: usize, inputs: usize) {
         (self.rows, self.inputs) = (rows, inputs);
-        self.summed = isa.level() == Level::Avx512 || isa.level() == Level::Amx && rows < TILED;
+        self.summed = isa.vnni() || isa.level() == Level::Amx && rows < TILED;
         let groups = rows.next_multiple_of(TILE) * self.groups();
         self.numbers.resize(groups * GROUP);
         self.scales.resize(groups);

@@ -185,7 +185,11 @@ macro_rules! vectorised {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
-            fn avx2($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2>($($arg),*) }
+            fn avx2($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2<false>>($($arg),*) }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+            #[allow(clippy::too_many_arguments)]
+            fn avxvnni($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2<true>>($($arg),*) }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
@@ -196,6 +200,9 @@ macro_rules! vectorised {
                 // SAFETY: an `Isa` is only made where the processor has its instructions.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Level::AvxVnni => unsafe { avxvnni($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 | Level::Amx => unsafe { avx512($($arg),*) },
