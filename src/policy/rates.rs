@@ -5,8 +5,11 @@ use super::products::isa::Isa;
 use super::products::matrix::Matrix;
 use super::products::product;
 use super::products::rounded::{round, Rounded};
-use super::{Base, Example, Hardware, LoadModel, LoraSettings, ModelSettings, Policy, PolicyError, Request, Sampling, UpdateSettings};
+use super::{
+    Base, Description, Example, Hardware, LoadModel, LoraSettings, ModelSettings, Policy, PolicyError, Request, Sampling, UpdateSettings,
+};
 use crate::seed::Random;
+use std::path::Path;
 use std::time::Instant;
 
 /// Tokens of a prompt and of an answer, and rows of a step.
@@ -53,10 +56,11 @@ pub struct TokenRates {
 /// The rates of the model at `path`, measured for `seconds` each after a first step of each kind that isn't counted.
 pub fn tokens(path: &str, hardware: Hardware, seconds: f64) -> Result<TokenRates, PolicyError> {
     const NAME: &str = "actor";
+    let Description { context, vocab, .. } = Description::read(Path::new(path))?;
+    let prompt = PROMPT.min(context.saturating_sub(ANSWER)).max(2);
     let lora = Some(LoraSettings { targets: vec!["all-linear".into()], ..LoraSettings::default() });
     let load = LoadModel { load: path.into(), lora, base: Base::Int8, ..LoadModel::default() };
     let policy = Policy::start(&[(NAME.to_owned(), ModelSettings::Load(load))].into(), &[], 1, hardware)?;
-    let vocab = policy.tokenizer(NAME)?.vocab_size();
     let mut random = Random::new(1);
     let mut drawn = |rows: usize, tokens: usize| -> Vec<Vec<u32>> {
         (0..rows).map(|_| (0..tokens).map(|_| random.below(vocab) as u32).collect()).collect()
@@ -68,7 +72,7 @@ pub fn tokens(path: &str, hardware: Hardware, seconds: f64) -> Result<TokenRates
         let replies = policy.generate(NAME, version, requests.collect(), sampling)?;
         Ok::<usize, PolicyError>(replies.iter().map(|reply| reply.tokens.len()).sum())
     };
-    let mut read = || write(drawn(1, PROMPT), 1).map(|_| PROMPT);
+    let mut read = || write(drawn(1, prompt), 1).map(|_| prompt);
     read()?;
     let reading = rate(seconds, read)?;
     let mut writing = [0.0; 2];
@@ -77,7 +81,7 @@ pub fn tokens(path: &str, hardware: Hardware, seconds: f64) -> Result<TokenRates
     }
     let mut learn = || {
         let prompts = drawn(ROWS, 1);
-        let responses = drawn(ROWS, PROMPT - 1);
+        let responses = drawn(ROWS, prompt - 1);
         let example = |(prompt, response): (Vec<u32>, Vec<u32>)| Example {
             prompt,
             logprobs: vec![-10.0; response.len()],
@@ -86,7 +90,7 @@ pub fn tokens(path: &str, hardware: Hardware, seconds: f64) -> Result<TokenRates
             ..Example::default()
         };
         policy.update(NAME, prompts.into_iter().zip(responses).map(example).collect(), &UpdateSettings::default())?;
-        Ok::<usize, PolicyError>(ROWS * PROMPT)
+        Ok::<usize, PolicyError>(ROWS * prompt)
     };
     learn()?;
     let learning = rate(seconds, learn)?;

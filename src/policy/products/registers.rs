@@ -17,6 +17,7 @@ pub struct Avx2<const VNNI: bool>(__m256, __m256);
 
 impl Vector for Avx512 {
     const MANY: bool = true;
+    const OFFSET: bool = true;
     type Sums = __m512i;
     type Fours = __m512i;
 
@@ -132,6 +133,7 @@ impl Vector for Avx512 {
 
 impl<const VNNI: bool> Vector for Avx2<VNNI> {
     const MANY: bool = false;
+    const OFFSET: bool = VNNI;
     type Sums = (__m256i, __m256i);
     type Fours = (__m256i, __m256i);
 

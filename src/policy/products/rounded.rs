@@ -52,20 +52,16 @@ impl Rounded {
         self.summed.then_some(&self.sums)
     }
 
-    /// The same of one group, 0 where there are none.
+    /// The numbers of `R` groups from `place` on, four by four, and their scales.
     #[inline(always)]
-    pub fn offset(&self, place: usize) -> i32 {
-        if self.summed {
-            self.sums[place]
-        } else {
-            0
-        }
+    pub fn groups_at<const R: usize>(&self, place: usize) -> (&[[[i8; 4]; GROUP / 4]; R], &[f32; R]) {
+        (&self.numbers[place * GROUP..].as_chunks().0.as_chunks().0.as_chunks().0[0], &self.scales[place..].as_chunks().0[0])
     }
 
-    /// The numbers of `R` groups from `place` on, four by four.
+    /// What their sums of products begin with.
     #[inline(always)]
-    pub fn fours<const R: usize>(&self, place: usize) -> &[[[i8; 4]; GROUP / 4]; R] {
-        &self.numbers[place * GROUP..].as_chunks().0.as_chunks().0.as_chunks().0[0]
+    pub fn offsets_at<const R: usize>(&self, place: usize) -> &[i32; R] {
+        &self.sums[place..].as_chunks().0[0]
     }
 
     /// Which of all groups, as they lie, is the group `group` of the row `row`.

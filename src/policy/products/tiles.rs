@@ -73,8 +73,9 @@ fn block<V: Vector, const R: usize, const C: usize>(
     for group in groups {
         let numbers: [&[[i8; 4 * PANEL]; GROUP / 4]; C] = std::array::from_fn(|c| matrix.group(panel + c, group));
         let place = x.place(row, group);
-        let own: &[[[i8; 4]; GROUP / 4]; R] = x.fours(place);
-        let mut whole: [[V::Sums; C]; R] = std::array::from_fn(|r| [V::begin(x.offset(place + r)); C]);
+        let (own, own_scales) = x.groups_at::<R>(place);
+        let offsets: &[i32; R] = if V::OFFSET { x.offsets_at(place) } else { &[0; R] };
+        let mut whole: [[V::Sums; C]; R] = std::array::from_fn(|r| [V::begin(offsets[r]); C]);
         for k in 0..GROUP / 4 {
             if row == 0 {
                 numbers.iter().for_each(|numbers| V::fetch(numbers[k].as_ptr().wrapping_add(ahead * PANEL * GROUP)));
@@ -89,8 +90,7 @@ fn block<V: Vector, const R: usize, const C: usize>(
         for c in 0..C {
             let scales = V::load(&matrix.scales()[((panel + c) * all + group) * PANEL..]);
             for r in 0..R {
-                let scale = V::splat(x.scales()[place + r]);
-                sums[r][c] = V::of(whole[r][c]).mul(scale).fma(scales, sums[r][c]);
+                sums[r][c] = V::of(whole[r][c]).mul(V::splat(own_scales[r])).fma(scales, sums[r][c]);
             }
         }
     }

@@ -39,6 +39,8 @@ pub trait Vector: Copy {
     /// Puts the lowest byte of each down: of n + [`MAGIC`] the whole number n.
     fn low_bytes(self, to: &mut [i8]);
 
+    /// Whether 128 more is multiplied for each number of a matrix, which is in the offset of the sums.
+    const OFFSET: bool;
     /// [`LANES`] sums of products of whole numbers.
     type Sums: Copy;
     /// Four whole numbers each of [`LANES`] outputs.
@@ -89,6 +91,7 @@ impl Plain {
 
 impl Vector for Plain {
     const MANY: bool = false;
+    const OFFSET: bool = false;
     type Sums = [i32; LANES];
     type Fours = [[i8; 4]; LANES];
 
