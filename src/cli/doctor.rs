@@ -5,7 +5,8 @@ use super::error::Result;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::room::field;
 use crate::env::{installed, TABLE};
-use crate::policy::{instructions, libtorch, look, DeviceChoice, FoundDevice, Libtorch, ServerStatus};
+use crate::policy::rates::{operations, tokens, TokenRates};
+use crate::policy::{instructions, libtorch, look, DeviceChoice, FoundDevice, Hardware, Libtorch, ServerStatus};
 use crate::printable::printable;
 use crate::{log, ops, pipeline};
 use clap::Args;
@@ -13,9 +14,13 @@ use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+/// For how long each of the four speeds of a model is measured.
+const SECONDS: f64 = 1.25;
+
 #[derive(Args)]
 pub struct DoctorArgs {
-    /// Pipelines whose servers are looked at, or addresses of servers, as http://127.0.0.1:8000
+    /// Pipelines whose servers are looked at, addresses of servers, as http://127.0.0.1:8000, or models (folders, GGUF files), whose speed with
+    /// `base: int8` is measured for some five seconds each
     subjects: Vec<String>,
     /// Where models are to be computed; FLOW_DEVICE says it where this doesn't
     #[arg(long, value_name = "auto|cpu|cuda")]
@@ -66,6 +71,7 @@ impl DoctorArgs {
         for address in self.addresses()? {
             findings.push(server(look(&address)));
         }
+        findings.extend(self.subjects.iter().filter(|subject| is_model(subject)).map(|path| speed(path)));
         match self.format {
             OutputFormat::Json => answer(&serde_json::to_string_pretty(&findings)?),
             OutputFormat::Text => findings.iter().for_each(|finding| paint(&line(finding))),
@@ -96,6 +102,9 @@ impl DoctorArgs {
                 addresses.push(subject.clone());
                 continue;
             }
+            if is_model(subject) {
+                continue;
+            }
             let pipeline = pipeline::load(Path::new(subject), &[], &ops::catalog())?;
             for model in pipeline.models.values() {
                 let lists = [&model["serve"]["vllm"], &model["serve"]["sglang"]];
@@ -108,6 +117,12 @@ impl DoctorArgs {
         addresses.dedup();
         Ok(addresses)
     }
+}
+
+/// Whether a subject is neither an address nor a pipeline's file.
+fn is_model(subject: &str) -> bool {
+    let path = Path::new(subject);
+    path.is_dir() || path.extension().is_some_and(|end| end == "gguf")
 }
 
 fn line(finding: &Finding) -> String {
@@ -131,15 +146,35 @@ fn processor() -> Finding {
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("a processor", |(_, name)| name);
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let isa = instructions();
-    let finding = Finding::new("processor", format!("{name}, {cores} cores, {isa}"));
+    let names = match isa.as_str() {
+        "plain" => "plain code",
+        "avx512" => "avx512 (VNNI)",
+        other => other,
+    };
+    let finding = Finding::new("processor", format!("{name}, {cores} cores; 8 bits by {names}: {:.0} GOP/s a core", operations()));
     let threads = std::env::var("OMP_NUM_THREADS").ok();
     match (isa.as_str(), threads.as_deref()) {
-        ("plain", _) => finding.but(State::Slow, "without AVX2 `base` and `act` multiply a number at a time"),
-        ("avx2", _) => finding.but(State::Slow, "with AVX-512 or AMX `base: int8` and `act: int8` are several times as fast"),
+        ("plain", _) => finding
+            .but(State::Slow, "`base` and `act` multiply without this processor's vectors: flow knows AVX2, AVX-512 with VNNI, and AMX"),
+        ("avx2", _) => finding.but(State::Slow, "with AVX-512 and VNNI, or AMX, `base: int8` and `act: int8` are several times as fast"),
         (_, Some("1")) if cores > 1 => {
             finding.but(State::Slow, format!("OMP_NUM_THREADS=1 leaves {} cores unused: --threads says how many compute", cores - 1))
         }
         _ => finding,
+    }
+}
+
+/// Tokens a second of a model whose base is in 8 bits, on one thread.
+fn speed(path: &str) -> Finding {
+    let hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None };
+    match tokens(path, hardware, SECONDS) {
+        Ok(TokenRates { reading, writing: [one, many], learning }) => Finding::new(
+            "speed",
+            format!(
+                "{path} with `base: int8` on one core: {reading:.0} tokens a second read, {one:.0} written for one prompt, {many:.0} for 32, {learning:.0} learnt by LoRA"
+            ),
+        ),
+        Err(error) => Finding::new("speed", path).but(State::Wrong, error.to_string()),
     }
 }
 

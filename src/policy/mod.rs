@@ -39,7 +39,8 @@ mod inspect;
 mod learner;
 mod model;
 mod pause;
-mod products;
+pub mod products;
+pub mod rates;
 mod remote;
 mod room;
 mod sequence;
@@ -79,7 +80,7 @@ pub use update::parallel::Peers;
 pub use update::report::{RowReport, RowUse, UpdateReport};
 pub use update::settings::*;
 
-/// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avx2` or `plain`. The environment variable `FLOW_ISA` can
+/// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avxvnni`, `avx2` or `plain`. The environment variable `FLOW_ISA` can
 /// name a lesser one; the bits are the same.
 pub fn instructions() -> String {
     products::isa::Isa::chosen().to_string()

@@ -138,3 +138,18 @@ fn whatever_a_model_makes_us_compute_ends_with_one_message() {
     );
     assert!(said.contains("FLOW_ISA names no set of instructions: `sse`"), "{said}");
 }
+
+/// Speeds of a tiny model, each above nothing; a folder without a model is an error in one line.
+#[test]
+fn doctor_measures_a_model() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = copy("llama-tied", home.path());
+    let said = done(flow().arg("doctor").arg(&folder));
+    let speed = said.lines().find(|line| line.contains("  speed ")).unwrap();
+    let numbers: Vec<u64> = speed.split("one core: ").nth(1).unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(numbers.len() == 4 && numbers.iter().all(|&number| number > 0), "{speed}");
+    let processor = said.lines().find(|line| line.contains("  processor ")).unwrap();
+    assert!(processor.contains("8 bits by ") && processor.contains(" GOP/s a core"), "{processor}");
+    let output = flow().arg("doctor").arg(home.path()).output().unwrap();
+    assert!(output.status.code() == Some(1) && String::from_utf8_lossy(&output.stdout).contains("wrong  speed"), "{output:?}");
+}

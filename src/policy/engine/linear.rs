@@ -15,7 +15,7 @@ use crate::policy::products::dense::{outer, Dense, StridedRows};
 use crate::policy::products::isa::Isa;
 use crate::policy::products::matrix::{spread_out, Matrix};
 use crate::policy::products::product;
-use crate::policy::products::rounded::Rounded;
+use crate::policy::products::rounded::{leave, round, Rounded};
 use crate::policy::products::vectors::vectorised;
 use std::sync::OnceLock;
 
@@ -28,22 +28,6 @@ pub enum FrozenMatrix {
 }
 
 vectorised! {
-    /// Rounds rows of `x`, `stride` from one another.
-    fn round(x: &[f32], stride: usize, rounded: &mut Rounded) {
-        let inputs = rounded.inputs();
-        for row in 0..rounded.rows() {
-            rounded.take::<V>(row, &x[row * stride..row * stride + inputs]);
-        }
-    }
-
-    /// Takes what rows of `x`, `stride` from one another, were rounded to away from them.
-    fn leave(x: &mut [f32], stride: usize, rounded: &Rounded) {
-        let inputs = rounded.inputs();
-        for row in 0..rounded.rows() {
-            rounded.leave(row, &mut x[row * stride..row * stride + inputs]);
-        }
-    }
-
     /// Adds `bias` to rows of `y`, `stride` from one another.
     fn add_bias(bias: &[f32], y: &mut [f32], stride: usize) {
         for y in y.chunks_mut(stride) {
@@ -101,7 +85,7 @@ impl FrozenMatrix {
         match self {
             FrozenMatrix::Int8(matrix) => {
                 rounded.resize(isa, x.count, matrix.inputs());
-                round(isa, x.numbers, x.stride, rounded);
+                round(isa, x, rounded);
                 product(isa, rounded, matrix, y);
             }
             FrozenMatrix::F32(dense) => dense.of_rows(isa, x, y, self.stride()),

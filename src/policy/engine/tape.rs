@@ -173,56 +173,59 @@ impl Tape {
         let turned = engine.turned_output.get_or_init(|| output.turned(vocab));
         let (mut rounded, mut product, mut part) = (Rounded::default(), Vec::new(), Vec::new());
         let mut weights = vec![0.0; width];
-        for first in (0..self.output_nodes.len()).step_by(CHUNK) {
-            let count = CHUNK.min(self.output_nodes.len() - first);
-            let mut spread = vec![0.0; count * vocab];
-            let mut any = false;
-            let states = &self.states[first * width..(first + count) * width];
-            each_output(&self.running, states, |state, logits| {
-                let dstate = &mut dstates[(first + state) * width..(first + state + 1) * width];
-                let mut row = |token: u32, share: f32| {
-                    output.row(token as usize, &mut weights);
-                    dstate.iter_mut().zip(&weights).for_each(|(to, weight)| *to += share * weight);
-                };
-                for &i in choices_of[first + state].iter().filter(|&&i| by[i] != (0.0, 0.0)) {
-                    let StateChoice { token, temperature, allowed, .. } = &choices[i];
-                    let (share, by_entropy) = (by[i].0 / temperature, by[i].1);
-                    row(*token, share);
-                    match allowed {
-                        Some(allowed) => {
-                            let restricted = picked(logits, allowed);
-                            let mass = mass(isa, &restricted, *temperature);
-                            let mut slopes = vec![0.0; allowed.len()];
-                            if by_entropy != 0.0 {
-                                let entropy = entropy(isa, &restricted, *temperature, mass);
-                                add_entropy_slopes(isa, &restricted, *temperature, mass, entropy, by_entropy, &mut slopes);
-                            }
-                            allowed
-                                .iter()
-                                .zip(restricted)
-                                .zip(slopes)
-                                .for_each(|((&token, x), slope)| row(token, slope - share * logprob(x, *temperature, mass).exp()));
+        // Probabilities of a few states at a time, which are multiplied together.
+        let states = self.output_nodes.len();
+        let mut spread = vec![0.0; CHUNK.min(states) * vocab];
+        let mut any = false;
+        each_output(&self.running, &self.states, |state, logits| {
+            let slot = state % CHUNK;
+            let dstate = &mut dstates[state * width..(state + 1) * width];
+            let mut row = |token: u32, share: f32| {
+                output.row(token as usize, &mut weights);
+                dstate.iter_mut().zip(&weights).for_each(|(to, weight)| *to += share * weight);
+            };
+            for &i in choices_of[state].iter().filter(|&&i| by[i] != (0.0, 0.0)) {
+                let StateChoice { token, temperature, allowed, .. } = &choices[i];
+                let (share, by_entropy) = (by[i].0 / temperature, by[i].1);
+                row(*token, share);
+                match allowed {
+                    Some(allowed) => {
+                        let restricted = picked(logits, allowed);
+                        let mass = mass(isa, &restricted, *temperature);
+                        let mut slopes = vec![0.0; allowed.len()];
+                        if by_entropy != 0.0 {
+                            let entropy = entropy(isa, &restricted, *temperature, mass);
+                            add_entropy_slopes(isa, &restricted, *temperature, mass, entropy, by_entropy, &mut slopes);
                         }
-                        None => {
-                            any = true;
-                            let mass = mass(isa, logits, *temperature);
-                            let spread = &mut spread[state * vocab..(state + 1) * vocab];
-                            add_probabilities(isa, logits, *temperature, mass, -share, spread);
-                            if by_entropy != 0.0 {
-                                let entropy = entropy(isa, logits, *temperature, mass);
-                                add_entropy_slopes(isa, logits, *temperature, mass, entropy, by_entropy, spread);
-                            }
+                        allowed
+                            .iter()
+                            .zip(restricted)
+                            .zip(slopes)
+                            .for_each(|((&token, x), slope)| row(token, slope - share * logprob(x, *temperature, mass).exp()));
+                    }
+                    None => {
+                        any = true;
+                        let mass = mass(isa, logits, *temperature);
+                        let spread = &mut spread[slot * vocab..(slot + 1) * vocab];
+                        add_probabilities(isa, logits, *temperature, mass, -share, spread);
+                        if by_entropy != 0.0 {
+                            let entropy = entropy(isa, logits, *temperature, mass);
+                            add_entropy_slopes(isa, logits, *temperature, mass, entropy, by_entropy, spread);
                         }
                     }
                 }
-            });
-            if any {
-                turned.finely(isa, &mut spread, vocab, &mut rounded, &mut product, &mut part);
-                for (to, product) in dstates[first * width..].chunks_exact_mut(width).zip(product.chunks(turned.stride())).take(count) {
-                    to.iter_mut().zip(product).for_each(|(to, product)| *to += product);
-                }
             }
-        }
+            if any && (slot + 1 == CHUNK || state + 1 == states) {
+                let spread = &mut spread[..(slot + 1) * vocab];
+                turned.finely(isa, spread, vocab, &mut rounded, &mut product, &mut part);
+                let to = dstates[(state - slot) * width..].chunks_exact_mut(width);
+                to.zip(product.chunks(turned.stride())).take(slot + 1).for_each(|(to, product)| {
+                    to.iter_mut().zip(product).for_each(|(to, product)| *to += product);
+                });
+                spread.fill(0.0);
+                any = false;
+            }
+        });
         dstates
     }
 

@@ -30,7 +30,7 @@ impl Isa {
 pub fn check() -> Result<(), PolicyError> {
     match std::env::var(VARIABLE) {
         Ok(name) if named(&name).is_none() => {
-            let known = "`amx`, `avx512`, `avx2` and `plain` are";
+            let known = "`amx`, `avx512`, `avxvnni`, `avx2` and `plain` are";
             Err(PolicyError::Environment(format!("the environment variable {VARIABLE} names no set of instructions: `{name}`; {known}")))
         }
         _ => Ok(()),

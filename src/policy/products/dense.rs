@@ -77,40 +77,63 @@ vectorised! {
     /// `to` `[a.width, b.width]` with the sum over rows of the products of each number of `a` with each of `b` added. The order of the sum is
     /// that of the rows.
     pub fn outer(a: StridedRows, wide: usize, b: StridedRows, width: usize, to: &mut [f32]) {
-        for from in (0..width).step_by(LANES) {
-            let lanes = LANES.min(width - from);
-            for first in (0..wide).step_by(8) {
-                let count = 8.min(wide - first);
-                let mut sums = [[0f32; LANES]; 8];
-                if lanes == LANES && count == 8 {
-                    let mut whole = [V::splat(0.0); 8];
-                    for row in 0..a.count {
-                        let own = &a.numbers[row * a.stride + first..][..8];
-                        let theirs = V::load(&b.numbers[row * b.stride + from..]);
-                        for i in 0..8 {
-                            whole[i] = V::splat(own[i]).fma(theirs, whole[i]);
-                        }
-                    }
-                    sums = whole.map(V::lanes);
-                } else {
-                    for row in 0..a.count {
-                        let own = &a.numbers[row * a.stride + first..];
-                        let theirs = &b.numbers[row * b.stride + from..];
-                        for i in 0..count {
-                            for lane in 0..lanes {
-                                sums[i][lane] = own[i].mul_add(theirs[lane], sums[i][lane]);
-                            }
-                        }
-                    }
-                }
-                for i in 0..count {
-                    for lane in 0..lanes {
-                        to[(first + i) * width + from + lane] += sums[i][lane];
-                    }
-                }
+        let mut from = 0;
+        while from < width {
+            let panels = if V::MANY && width - from >= 3 * LANES { 3 } else { 1 };
+            let mut first = 0;
+            while first < wide {
+                first += match (panels, width - from >= LANES, wide - first >= 8) {
+                    (3, _, true) => outer_block::<V, 8, 3>(a, first, b, from, width, to),
+                    (3, _, false) => outer_block::<V, 1, 3>(a, first, b, from, width, to),
+                    (_, true, true) => outer_block::<V, 8, 1>(a, first, b, from, width, to),
+                    (_, true, false) => outer_block::<V, 1, 1>(a, first, b, from, width, to),
+                    _ => outer_rest(a, first, b, from, width, to),
+                };
+            }
+            from += panels * LANES;
+        }
+    }
+}
+
+/// [`outer`] for `I` numbers of `a`, from `first` on, and `P` lanes of numbers of `b`, from `from` on; gives `I`.
+#[inline(always)]
+fn outer_block<V: Vector, const I: usize, const P: usize>(
+    a: StridedRows,
+    first: usize,
+    b: StridedRows,
+    from: usize,
+    width: usize,
+    to: &mut [f32],
+) -> usize {
+    let mut sums = [[V::splat(0.0); P]; I];
+    for row in 0..a.count {
+        let own = &a.numbers[row * a.stride + first..][..I];
+        let theirs = &b.numbers[row * b.stride + from..][..P * LANES];
+        let theirs: [V; P] = std::array::from_fn(|p| V::load(&theirs[p * LANES..]));
+        for i in 0..I {
+            let number = V::splat(own[i]);
+            for p in 0..P {
+                sums[i][p] = number.fma(theirs[p], sums[i][p]);
             }
         }
     }
+    for (i, sums) in sums.into_iter().enumerate() {
+        for (p, sum) in sums.into_iter().enumerate() {
+            let to = &mut to[(first + i) * width + from + p * LANES..];
+            V::load(to).add(sum).store(to);
+        }
+    }
+    I
+}
+
+/// The same for one number of `a` and the last ones of `b`, too few for a lane each.
+#[inline(always)]
+fn outer_rest(a: StridedRows, first: usize, b: StridedRows, from: usize, width: usize, to: &mut [f32]) -> usize {
+    for j in from..width {
+        let sum = (0..a.count).fold(0f32, |sum, row| a.numbers[row * a.stride + first].mul_add(b.numbers[row * b.stride + j], sum));
+        to[first * width + j] += sum;
+    }
+    1
 }
 
 /// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's cache while the rows pass.
@@ -126,6 +149,7 @@ fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: StridedRo
                 (true, left) if left >= R => block::<V, R, P>(matrix, panel, x, row, scale, y, stride),
                 (true, 4..) => block::<V, 4, P>(matrix, panel, x, row, scale, y, stride),
                 (true, _) => block::<V, 1, P>(matrix, panel, x, row, scale, y, stride),
+                (false, 16..) if V::MANY => block::<V, 16, 1>(matrix, panel, x, row, scale, y, stride),
                 (false, 4..) => block::<V, 4, 1>(matrix, panel, x, row, scale, y, stride),
                 (false, _) => block::<V, 1, 1>(matrix, panel, x, row, scale, y, stride),
             };

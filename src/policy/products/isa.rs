@@ -9,11 +9,16 @@ pub enum Level {
     Plain,
     /// AVX2, FMA and F16C.
     Avx2,
-    /// AVX-512 with VNNI, which multiplies and adds four pairs of 8 bits at once.
+    /// The same with AVX-VNNI, which multiplies and adds four pairs of 8 bits at once.
+    AvxVnni,
+    /// AVX-512 with VNNI.
     Avx512,
     /// AMX with 8 bits beside it: tiles of 16 rows by 64 numbers.
     Amx,
 }
+
+/// All of them.
+const LEVELS: [Level; 5] = [Level::Plain, Level::Avx2, Level::AvxVnni, Level::Avx512, Level::Amx];
 
 /// A set of instructions that this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +42,7 @@ impl Isa {
             let has = match level {
                 Level::Plain => true,
                 Level::Avx2 => avx2,
+                Level::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
                 Level::Avx512 => avx512,
                 Level::Amx => avx512 && super::amx::allowed(),
             };
@@ -50,7 +56,12 @@ impl Isa {
 
     /// Those that this processor has, the least first.
     pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
-        [Level::Plain, Level::Avx2, Level::Avx512, Level::Amx].into_iter().filter_map(Isa::new)
+        LEVELS.into_iter().filter_map(Isa::new)
+    }
+
+    /// Whether its vectors multiply numbers without a sign by numbers with one.
+    pub fn vnni(self) -> bool {
+        matches!(self.0, Level::AvxVnni | Level::Avx512)
     }
 
     /// Which one it is.
@@ -61,7 +72,7 @@ impl Isa {
 
 /// The level of that name.
 pub fn named(name: &str) -> Option<Level> {
-    [Level::Plain, Level::Avx2, Level::Avx512, Level::Amx].into_iter().find(|level| level.to_string() == name)
+    LEVELS.into_iter().find(|level| level.to_string() == name)
 }
 
 impl fmt::Display for Level {
@@ -69,6 +80,7 @@ impl fmt::Display for Level {
         f.write_str(match self {
             Level::Plain => "plain",
             Level::Avx2 => "avx2",
+            Level::AvxVnni => "avxvnni",
             Level::Avx512 => "avx512",
             Level::Amx => "amx",
         })

@@ -90,6 +90,12 @@ impl Matrix {
         &self.numbers
     }
 
+    /// One panel's numbers of one group.
+    #[inline(always)]
+    pub fn group(&self, panel: usize, group: usize) -> &[[i8; 4 * PANEL]; GROUP / 4] {
+        &self.numbers.as_chunks().0.as_chunks().0[panel * self.groups() + group]
+    }
+
     /// `[panels, groups, PANEL]`.
     pub fn scales(&self) -> &[f32] {
         &self.scales

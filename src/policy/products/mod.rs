@@ -9,25 +9,21 @@
 //!
 //! The inner sum is one of whole numbers below 2^24: exact in any order and as an f32. The outer one goes through the groups in their order,
 //! with one rounding a term (a fused multiply-add). So a row's bits follow from the row and the matrix alone: not from the rows beside it, the
-//! threads, or the width of the processor's vectors. Every kernel here (`plain`, `avx2`, `avx512`, `amx`) gives the same ones.
+//! threads, or the width of the processor's vectors. Both kernels (`tiles`, with any vectors, and `amx`) give the same ones.
 
 pub mod aligned;
 #[cfg(target_arch = "x86_64")]
 mod amx;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 pub mod choice;
 pub mod dense;
 pub mod isa;
 pub mod matrix;
-mod plain;
 #[cfg(target_arch = "x86_64")]
 pub mod registers;
 pub mod rounded;
 #[cfg(test)]
 mod tests;
+mod tiles;
 pub mod vectors;
 
 use isa::{Isa, Level};
@@ -51,16 +47,12 @@ const TILED: usize = 8;
 /// If `x` has other inputs than the matrix, or `y` too little room: a fault of the caller, which knows both.
 pub fn product(isa: Isa, x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     assert_eq!(x.inputs(), matrix.inputs());
-    assert!(x.offsets().is_some() || isa.level() != Level::Avx512);
+    assert!(x.offsets().is_some() || !isa.vnni());
     assert!(y.len() >= x.rows() * matrix.stride());
     match isa.level() {
         // SAFETY: an `Isa` is only made where the processor has its instructions; sizes are checked above, and sums are there.
         #[cfg(target_arch = "x86_64")]
         Level::Amx if x.offsets().is_none() => unsafe { amx::product(x, matrix, y) },
-        #[cfg(target_arch = "x86_64")]
-        Level::Amx | Level::Avx512 => unsafe { avx512::product(x, matrix, y) },
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => unsafe { avx2::product(x, matrix, y) },
-        _ => plain::product(x, matrix, y),
+        _ => tiles::product(isa, x, matrix, y),
     }
 }

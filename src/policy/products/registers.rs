@@ -11,12 +11,42 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub struct Avx512(__m512);
 
-/// Two registers of AVX.
+/// Two registers of AVX; with `VNNI` beside its instruction for 8 bits.
 #[derive(Clone, Copy)]
-pub struct Avx2(__m256, __m256);
+pub struct Avx2<const VNNI: bool>(__m256, __m256);
 
 impl Vector for Avx512 {
     const MANY: bool = true;
+    const OFFSET: bool = true;
+    type Sums = __m512i;
+    type Fours = __m512i;
+
+    #[inline(always)]
+    fn begin(offset: i32) -> __m512i {
+        // SAFETY: as the module says.
+        unsafe { _mm512_set1_epi32(offset) }
+    }
+    /// 128 is added to each, its highest bit turned round, since one side of the instruction has no sign.
+    #[inline(always)]
+    fn fours(from: &[i8; 4 * LANES]) -> __m512i {
+        // SAFETY: as the module says.
+        unsafe { _mm512_xor_si512(_mm512_loadu_si512(from.as_ptr().cast()), _mm512_set1_epi8(-128)) }
+    }
+    #[inline(always)]
+    fn dot(sums: __m512i, fours: __m512i, own: [i8; 4]) -> __m512i {
+        // SAFETY: as the module says.
+        unsafe { _mm512_dpbusd_epi32(sums, fours, _mm512_set1_epi32(i32::from_ne_bytes(own.map(|x| x as u8)))) }
+    }
+    #[inline(always)]
+    fn of(sums: __m512i) -> Self {
+        // SAFETY: as the module says.
+        Avx512(unsafe { _mm512_cvtepi32_ps(sums) })
+    }
+    #[inline(always)]
+    fn fetch(from: *const i8) {
+        // SAFETY: the instruction is a hint, of any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from) }
+    }
 
     #[inline(always)]
     fn splat(x: f32) -> Self {
@@ -101,8 +131,53 @@ impl Vector for Avx512 {
     }
 }
 
-impl Vector for Avx2 {
+impl<const VNNI: bool> Vector for Avx2<VNNI> {
     const MANY: bool = false;
+    const OFFSET: bool = VNNI;
+    type Sums = (__m256i, __m256i);
+    type Fours = (__m256i, __m256i);
+
+    #[inline(always)]
+    fn begin(offset: i32) -> Self::Sums {
+        // SAFETY: as the module says.
+        unsafe { (_mm256_set1_epi32(offset), _mm256_set1_epi32(offset)) }
+    }
+    #[inline(always)]
+    fn fours(from: &[i8; 4 * LANES]) -> Self::Fours {
+        let at = from.as_ptr().cast::<__m256i>();
+        // SAFETY: as the module says.
+        unsafe {
+            // Turned round as above.
+            let half = |x| if VNNI { _mm256_xor_si256(x, _mm256_set1_epi8(-128)) } else { x };
+            (half(_mm256_loadu_si256(at)), half(_mm256_loadu_si256(at.add(1))))
+        }
+    }
+    /// Without VNNI the row's numbers give their signs to the others: so no sum of two products is above 2 x 127^2, where the instruction would saturate.
+    #[inline(always)]
+    fn dot(sums: Self::Sums, fours: Self::Fours, own: [i8; 4]) -> Self::Sums {
+        // SAFETY: as the module says.
+        unsafe {
+            let own = _mm256_set1_epi32(i32::from_ne_bytes(own.map(|x| x as u8)));
+            let half = |sums, fours| {
+                if VNNI {
+                    return _mm256_dpbusd_avx_epi32(sums, fours, own);
+                }
+                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(own), _mm256_sign_epi8(fours, own));
+                _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            };
+            (half(sums.0, fours.0), half(sums.1, fours.1))
+        }
+    }
+    #[inline(always)]
+    fn of(sums: Self::Sums) -> Self {
+        // SAFETY: as the module says.
+        unsafe { Avx2(_mm256_cvtepi32_ps(sums.0), _mm256_cvtepi32_ps(sums.1)) }
+    }
+    #[inline(always)]
+    fn fetch(from: *const i8) {
+        // SAFETY: the instruction is a hint, of any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from) }
+    }
 
     #[inline(always)]
     fn splat(x: f32) -> Self {

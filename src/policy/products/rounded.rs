@@ -1,8 +1,9 @@
 //! Rows rounded to 8 bits.
 
 use super::aligned::Scratch;
+use super::dense::StridedRows;
 use super::isa::{Isa, Level};
-use super::vectors::{Vector, LANES, MAGIC};
+use super::vectors::{sum, vectorised, Vector, LANES, MAGIC};
 use super::{GROUP, TILE, TILED};
 
 /// Rows of numbers rounded to whole ones from -127 to 127, with a scale for each group of [`GROUP`] of a row.
@@ -51,6 +52,18 @@ impl Rounded {
         self.summed.then_some(&self.sums)
     }
 
+    /// The numbers of `R` groups from `place` on, four by four, and their scales.
+    #[inline(always)]
+    pub fn groups_at<const R: usize>(&self, place: usize) -> (&[[[i8; 4]; GROUP / 4]; R], &[f32; R]) {
+        (&self.numbers[place * GROUP..].as_chunks().0.as_chunks().0.as_chunks().0[0], &self.scales[place..].as_chunks().0[0])
+    }
+
+    /// What their sums of products begin with.
+    #[inline(always)]
+    pub fn offsets_at<const R: usize>(&self, place: usize) -> &[i32; R] {
+        &self.sums[place..].as_chunks().0[0]
+    }
+
     /// Which of all groups, as they lie, is the group `group` of the row `row`.
     #[inline(always)]
     pub fn place(&self, row: usize, group: usize) -> usize {
@@ -60,7 +73,7 @@ impl Rounded {
     /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. What was in it is forgotten.
     pub fn resize(&mut self, isa: Isa, rows: usize, inputs: usize) {
         (self.rows, self.inputs) = (rows, inputs);
-        self.summed = isa.level() == Level::Avx512 || isa.level() == Level::Amx && rows < TILED;
+        self.summed = isa.vnni() || isa.level() == Level::Amx && rows < TILED;
         let groups = rows.next_multiple_of(TILE) * self.groups();
         self.numbers.resize(groups * GROUP);
         self.scales.resize(groups);
@@ -74,7 +87,7 @@ impl Rounded {
         for (number, x) in x.chunks(GROUP).enumerate() {
             let place = self.place(row, number);
             let numbers = &mut self.numbers[place * GROUP..(place + 1) * GROUP];
-            let (scale, sum) = match x.as_chunks::<GROUP>().0 {
+            let (scale, whole) = match x.as_chunks::<GROUP>().0 {
                 [x] => group::<V>(x, numbers),
                 _ => {
                     let mut full = [0.0; GROUP];
@@ -84,7 +97,7 @@ impl Rounded {
             };
             self.scales[place] = scale;
             if self.summed {
-                self.sums[place] = -128 * crate::policy::products::vectors::sum(sum.lanes()) as i32;
+                self.sums[place] = -128 * sum(whole.lanes()) as i32;
             }
         }
     }
@@ -117,6 +130,24 @@ fn group<V: Vector>(x: &[f32; GROUP], numbers: &mut [i8]) -> (f32, V) {
         sums = sums.add(shifted.sub(magic));
     }
     (most / 127.0, sums)
+}
+
+vectorised! {
+    /// Takes in the rows `x`.
+    pub fn round(x: StridedRows, rounded: &mut Rounded) {
+        let inputs = rounded.inputs();
+        for row in 0..rounded.rows() {
+            rounded.take::<V>(row, &x.numbers[row * x.stride..row * x.stride + inputs]);
+        }
+    }
+
+    /// Takes what rows of `x`, `stride` from one another, were rounded to away from them.
+    pub fn leave(x: &mut [f32], stride: usize, rounded: &Rounded) {
+        let inputs = rounded.inputs();
+        for row in 0..rounded.rows() {
+            rounded.leave(row, &mut x[row * stride..row * stride + inputs]);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,22 @@ pub trait Vector: Copy {
     /// Puts the lowest byte of each down: of n + [`MAGIC`] the whole number n.
     fn low_bytes(self, to: &mut [i8]);
 
+    /// Whether 128 more is multiplied for each number of a matrix, which is in the offset of the sums.
+    const OFFSET: bool;
+    /// [`LANES`] sums of products of whole numbers.
+    type Sums: Copy;
+    /// Four whole numbers each of [`LANES`] outputs.
+    type Fours: Copy;
+    /// Sums that begin with `offset`.
+    fn begin(offset: i32) -> Self::Sums;
+    fn fours(from: &[i8; 4 * LANES]) -> Self::Fours;
+    /// The sums with the products of each four numbers with `own` added; all are from -127 to 127.
+    fn dot(sums: Self::Sums, fours: Self::Fours, own: [i8; 4]) -> Self::Sums;
+    /// As numbers, without rounding where they are below 2^24.
+    fn of(sums: Self::Sums) -> Self;
+    /// Says that what lies there will be read.
+    fn fetch(from: *const i8);
+
     /// See [`exp`].
     #[inline(always)]
     fn exp(self) -> Self {
@@ -75,6 +91,28 @@ impl Plain {
 
 impl Vector for Plain {
     const MANY: bool = false;
+    const OFFSET: bool = false;
+    type Sums = [i32; LANES];
+    type Fours = [[i8; 4]; LANES];
+
+    #[inline(always)]
+    fn begin(offset: i32) -> [i32; LANES] {
+        [offset; LANES]
+    }
+    #[inline(always)]
+    fn fours(from: &[i8; 4 * LANES]) -> [[i8; 4]; LANES] {
+        std::array::from_fn(|lane| std::array::from_fn(|i| from[4 * lane + i]))
+    }
+    #[inline(always)]
+    fn dot(sums: [i32; LANES], fours: [[i8; 4]; LANES], own: [i8; 4]) -> [i32; LANES] {
+        std::array::from_fn(|lane| (0..4).fold(sums[lane], |sum, i| sum + i32::from(fours[lane][i]) * i32::from(own[i])))
+    }
+    #[inline(always)]
+    fn of(sums: [i32; LANES]) -> Plain {
+        Plain(sums.map(|sum| sum as f32))
+    }
+    #[inline(always)]
+    fn fetch(_: *const i8) {}
 
     #[inline(always)]
     fn splat(x: f32) -> Plain {
@@ -150,9 +188,13 @@ macro_rules! vectorised {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
-            fn avx2($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2>($($arg),*) }
+            fn avx2($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2<false>>($($arg),*) }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+            #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+            #[allow(clippy::too_many_arguments)]
+            fn avxvnni($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx2<true>>($($arg),*) }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
             fn avx512($($arg: $type),*) $(-> $output)? { any::<$crate::policy::products::registers::Avx512>($($arg),*) }
             use $crate::policy::products::isa::Level;
@@ -161,6 +203,9 @@ macro_rules! vectorised {
                 // SAFETY: an `Isa` is only made where the processor has its instructions.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Level::AvxVnni => unsafe { avxvnni($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 | Level::Amx => unsafe { avx512($($arg),*) },
@@ -174,13 +219,10 @@ pub(crate) use vectorised;
 
 /// The lanes added up: the second half to the first, and so on.
 #[inline(always)]
-pub fn sum(mut lanes: Lanes) -> f32 {
-    for half in [8, 4, 2, 1] {
-        for i in 0..half {
-            lanes[i] += lanes[i + half];
-        }
-    }
-    lanes[0]
+pub fn sum(lanes: Lanes) -> f32 {
+    let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
+    let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 /// The sum of the products of two lists of one length.
