@@ -27,6 +27,7 @@ function make() {
 
 function serve(...given) {
   const server = spawn(FLOW, ["view", ...given], { cwd: ROOT, env: ENV, stdio: ["ignore", "pipe", "inherit"] });
+  process.on("exit", () => server.kill());
   const base = new Promise((found) => server.stdout.on("data", (text) => { const at = /http:\/\/\S+/.exec(text); if (at) found(at[0]); }));
   return { server, base };
 }
@@ -60,8 +61,8 @@ async function pages() {
     ["first page: overview", "#/r/0", ".curve canvas"], ["list of runs", "#/", "table a"], ["curves", "#/r/0/curves", ".curve canvas"],
     ["iteration: episodes", `#/r/0/i/${i}`, "table a"], ["iteration: groups", `#/r/0/i/${i}?view=groups`, "table a"], ["iteration: updates", `#/r/0/i/${i}?view=updates`, "table a"],
     ["group", `#/r/0/i/${i}/g/${group}`, "table.aligned"], ["episode", `#/r/0/i/${i}/e/${row}/${sample}`, ".turn .answer"],
-    ["memory: entries", "#/r/0/memory/memory", "caption"], ["memory: which helped", "#/r/0/memory/memory", "h2 ~ p ~ .scroll table"], ["memory: turns that read an entry", `#/r/0/memory/memory?entry=${id}`, "aside table"],
-    ["panel", "#/r/0/panel/evaluate", "table a"], ["failures", "#/r/0/failures", "main p"], ["SQL: one iteration", `#/r/0/sql?${new URLSearchParams({ q: `SELECT action, count(*) AS n FROM rollout WHERE iteration = ${i} GROUP BY action` })}`, ".side div table td"],
+    ["memory: entries", "#/r/0/memory/memory", "caption"], ["memory: which helped", "#/r/0/memory/memory", "h2 ~ p ~ .scroll table"], ["memory: turns that read an entry", `#/r/0/memory/memory?entry=${id}`, "aside p"],
+    ["panel", "#/r/0/panel/evaluate", "table a >> visible=true"], ["failures", "#/r/0/failures", "main p"], ["SQL: one iteration", `#/r/0/sql?${new URLSearchParams({ q: `SELECT action, count(*) AS n FROM rollout WHERE iteration = ${i} GROUP BY action` })}`, ".side div table td"],
   ];
   console.log(`${turns} turns, ${iterations} iterations; JavaScript ${statSync(join(ROOT, "src/cli/view/assets/app.js")).size} bytes`);
   const { browser, page } = await browse();

@@ -3,10 +3,13 @@
 //! iteration has an episode of 500 turns besides, in which each prompt goes on from the one before, and the last has 100,000 tokens.
 //! `benches/view.mjs` measures `flow view` on it.
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Field, Float32Type, UInt32Type, UInt64Type};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Int32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array,
+};
+use arrow::compute::{cast, concat_batches, filter_record_batch, take};
+use arrow::datatypes::{DataType, Field, Float32Type, Int32Type, UInt32Type, UInt64Type};
 use flow::log::{read, write_part, Committer, Run, RunInfo, Status};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ fn repeat(short: &Run, long: &Path, iterations: u64) -> Result<()> {
     copy(&short.root().join("vocabularies"), &long.join("vocabularies"))?;
     let nodes = manifest.info.nodes.iter().map(|node| Ok((node.id.clone(), read(short, &node.id)?))).collect::<Result<Vec<_>>>()?;
     let cycle = manifest.info.iterations;
+    let memory = nodes.iter().find(|(node, _)| node == "memory").map_or(Ok(None), |(_, batches)| remaining(batches))?;
     let mut committer = Committer::new(run.clone())?;
     committer.plan(iterations);
     let mut rows = 0;
@@ -42,6 +46,10 @@ fn repeat(short: &Run, long: &Path, iterations: u64) -> Result<()> {
                 rows += repeated.num_rows();
                 parts.push(write_part(&run, node, iteration, 0, &repeated)?);
             }
+        }
+        // What the cycle before left in the memory leaves it.
+        if let Some(memory) = memory.as_ref().filter(|_| source == 0 && iteration > 0) {
+            parts.push(write_part(&run, "memory", iteration, 1, &moved(memory, iteration, iteration / cycle - 1)?)?);
         }
         if iteration + 1 == iterations {
             let rollout = nodes.iter().find(|(node, _)| node == "rollout").and_then(|(_, batches)| batches.first());
@@ -108,6 +116,24 @@ fn mixed(number: u64) -> u64 {
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
+}
+
+/// The entries that a memory ends with, as they leave it.
+fn remaining(batches: &[RecordBatch]) -> Result<Option<RecordBatch>> {
+    let Some(first) = batches.first() else { return Ok(None) };
+    let all = concat_batches(&first.schema(), batches)?;
+    let (Some(ids), Some(changes)) = (all.column_by_name("id"), all.column_by_name("change")) else { return Ok(None) };
+    let (ids, changes) = (ids.as_primitive::<UInt64Type>(), changes.as_primitive::<Int32Type>());
+    let mut sums = BTreeMap::new();
+    ids.values().iter().zip(changes.values()).for_each(|(id, change)| *sums.entry(*id).or_insert(0) += change);
+    // Each once, as it came last.
+    let last: BTreeMap<u64, usize> = ids.values().iter().enumerate().map(|(row, id)| (*id, row)).collect();
+    let stays = |(row, id): (usize, &u64)| Some(sums[id] > 0 && last[id] == row);
+    let rows = filter_record_batch(&all, &ids.values().iter().enumerate().map(stays).collect::<BooleanArray>())?;
+    let at = rows.schema().index_of("change")?;
+    let mut columns = rows.columns().to_vec();
+    columns[at] = Arc::new(Int32Array::from(vec![-1; rows.num_rows()]));
+    Ok(Some(RecordBatch::try_new(rows.schema(), columns)?))
 }
 
 /// 500 turns made of the first row.

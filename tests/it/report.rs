@@ -147,7 +147,10 @@ fn what_cannot_be_written_is_said() {
     // Without a place the pages lie in the run's folder, and are written anew there; this run has no groups, and the answer says so.
     for _ in 0..2 {
         let message = done(flow().arg("report").arg(&run));
-        assert!(message.starts_with("1 run: ") && message.contains("not written: groups: no node logged the column `group`"), "{message}");
+        assert!(
+            message.starts_with("1 run: ") && message.contains("not written: groups: this run has no table `trajectories`"),
+            "{message}"
+        );
         assert!(message.contains("open it in a browser") && run.join("report/index.html").exists(), "{message}");
     }
 }

@@ -188,10 +188,10 @@ describe("flow view", () => {
     const entries = sql("one", "SELECT count(*) AS n FROM (SELECT id FROM memory WHERE iteration <= 1 GROUP BY id HAVING sum(change) > 0)")[0].n;
     assert.equal((await cells("since")).length, Math.min(entries, 500));
     await picture("memory");
-    await open(`#/r/${numbers.one}/panel/evaluate`, "table a");
+    await open(`#/r/${numbers.one}/panel/evaluate`, "table a >> visible=true");
     const last = sql("one", "SELECT max(iteration) AS i FROM evaluate")[0].i;
     const won = sql("one", `SELECT task, avg(won::INT) FILTER (done) AS won FROM evaluate WHERE iteration = ${last} GROUP BY task ORDER BY task`);
-    const shown = (await cells("task")).sort((a, b) => (a.task < b.task ? -1 : 1));
+    const shown = (await cells("episodes")).sort((a, b) => (a.task < b.task ? -1 : 1));
     assert.deepEqual(shown.map((row) => row.task), won.map((row) => row.task));
   });
 

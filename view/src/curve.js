@@ -63,7 +63,7 @@ export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) 
     }, data, at.current);
     const clicked = () => onPoint && plot.cursor.idx !== null && plot.cursor.idx !== undefined && onPoint(data[0][plot.cursor.idx]);
     plot.over.addEventListener("click", clicked);
-    const fitted = new ResizeObserver(() => plot.setSize({ width: Math.max(260, at.current.clientWidth), height: 220 }));
+    const fitted = new ResizeObserver(() => at.current && plot.setSize({ width: Math.max(260, at.current.clientWidth), height: 220 }));
     fitted.observe(at.current);
     return () => { fitted.disconnect(); plot.destroy(); };
   }, [JSON.stringify(lines), unit, title, logarithm]);

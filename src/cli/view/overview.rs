@@ -43,6 +43,10 @@ pub fn runs(served: &ServedRuns) -> Answer {
 
 /// A run: its pipeline as a graph, how it stands, its tables, its figures by node, the iterations that are committed.
 pub fn run(run: &ServedRun) -> Answer {
+    run.overview(|| glance(run))
+}
+
+fn glance(run: &ServedRun) -> Answer {
     let (snapshot, manifest) = run.snapshot()?;
     let mut figures: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for (node, values) in manifest.committed.iter().flat_map(|iteration| &iteration.metrics) {

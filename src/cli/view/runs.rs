@@ -4,7 +4,7 @@ use crate::cli::error::{Error, Result};
 use crate::cli::study::ShownStudy;
 use crate::cli::top::RunSnapshot;
 use crate::cli::vocabularies::Vocabularies;
-use crate::log::{self, Lock, Manifest, Run, Table};
+use crate::log::{self, Lock, Manifest, Run, Status, Table};
 use crate::pipeline::contents;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -30,6 +30,7 @@ pub struct ServedRun {
     tables: Mutex<Option<Arc<Vec<Table>>>>,
     pipeline: OnceLock<Option<Arc<Value>>>,
     graph: OnceLock<std::result::Result<Value, String>>,
+    overview: Mutex<Option<(Arc<Manifest>, Value)>>,
     vocabularies: OnceLock<Vocabularies>,
 }
 
@@ -112,6 +113,7 @@ impl ServedRun {
             tables: Mutex::default(),
             pipeline: OnceLock::new(),
             graph: OnceLock::new(),
+            overview: Mutex::default(),
             vocabularies: OnceLock::new(),
         }
     }
@@ -161,6 +163,21 @@ impl ServedRun {
     /// The contents of its pipeline; none where they can't be read.
     pub fn pipeline(&self) -> Option<Arc<Value>> {
         self.pipeline.get_or_init(|| contents(&self.run.pipeline()).ok().map(Arc::new)).clone()
+    }
+
+    /// What is said of it at a glance, made anew when more is committed; of a run that goes on each time.
+    ///
+    /// # Errors
+    /// If the manifest can't be read, or `make` fails.
+    pub fn overview(&self, make: impl FnOnce() -> Result<Value>) -> Result<Value> {
+        let manifest = self.manifest()?;
+        let mut kept = self.overview.lock();
+        if let Some((_, overview)) = kept.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &manifest)) {
+            return Ok(overview.clone());
+        }
+        let overview = make()?;
+        *kept = (manifest.status != Status::Running).then(|| (manifest, overview.clone()));
+        Ok(overview)
     }
 
     /// Its pipeline as a graph, drawn once, since a pipeline never changes.
