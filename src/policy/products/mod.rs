@@ -26,7 +26,7 @@ mod tests;
 mod tiles;
 pub mod vectors;
 
-use isa::{Isa, Level};
+use isa::Isa;
 use matrix::Matrix;
 use rounded::Rounded;
 
@@ -49,10 +49,10 @@ pub fn product(isa: Isa, x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     assert_eq!(x.inputs(), matrix.inputs());
     assert!(x.offsets().is_some() || !isa.vnni());
     assert!(y.len() >= x.rows() * matrix.stride());
-    match isa.level() {
-        // SAFETY: an `Isa` is only made where the processor has its instructions; sizes are checked above, and sums are there.
-        #[cfg(target_arch = "x86_64")]
-        Level::Amx if x.offsets().is_none() => unsafe { amx::product(x, matrix, y) },
-        _ => tiles::product(isa, x, matrix, y),
+    #[cfg(target_arch = "x86_64")]
+    if isa.level() == isa::Level::Amx && x.offsets().is_none() {
+        // SAFETY: an `Isa` is only made where the processor has its instructions; sizes are checked above.
+        return unsafe { amx::product(x, matrix, y) };
     }
+    tiles::product(isa, x, matrix, y);
 }

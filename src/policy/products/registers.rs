@@ -43,9 +43,9 @@ impl Vector for Avx512 {
         Avx512(unsafe { _mm512_cvtepi32_ps(sums) })
     }
     #[inline(always)]
-    fn fetch(from: *const i8) {
+    fn fetch(from: &[i8], ahead: usize) {
         // SAFETY: the instruction is a hint, of any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_add(ahead)) }
     }
 
     #[inline(always)]
@@ -174,9 +174,9 @@ impl<const VNNI: bool> Vector for Avx2<VNNI> {
         unsafe { Avx2(_mm256_cvtepi32_ps(sums.0), _mm256_cvtepi32_ps(sums.1)) }
     }
     #[inline(always)]
-    fn fetch(from: *const i8) {
+    fn fetch(from: &[i8], ahead: usize) {
         // SAFETY: the instruction is a hint, of any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_add(ahead)) }
     }
 
     #[inline(always)]

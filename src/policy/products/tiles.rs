@@ -78,7 +78,7 @@ fn block<V: Vector, const R: usize, const C: usize>(
         let mut whole: [[V::Sums; C]; R] = std::array::from_fn(|r| [V::begin(offsets[r]); C]);
         for k in 0..GROUP / 4 {
             if row == 0 {
-                numbers.iter().for_each(|numbers| V::fetch(numbers[k].as_ptr().wrapping_add(ahead * PANEL * GROUP)));
+                numbers.iter().for_each(|numbers| V::fetch(&numbers[k], ahead * PANEL * GROUP));
             }
             let theirs: [V::Fours; C] = std::array::from_fn(|c| V::fours(&numbers[c][k]));
             for r in 0..R {

@@ -52,8 +52,8 @@ pub trait Vector: Copy {
     fn dot(sums: Self::Sums, fours: Self::Fours, own: [i8; 4]) -> Self::Sums;
     /// As numbers, without rounding where they are below 2^24.
     fn of(sums: Self::Sums) -> Self;
-    /// Says that what lies there will be read.
-    fn fetch(from: *const i8);
+    /// Says that what lies `ahead` bytes behind the first of `from` will be read.
+    fn fetch(from: &[i8], ahead: usize);
 
     /// See [`exp`].
     #[inline(always)]
@@ -112,7 +112,7 @@ impl Vector for Plain {
         Plain(sums.map(|sum| sum as f32))
     }
     #[inline(always)]
-    fn fetch(_: *const i8) {}
+    fn fetch(_: &[i8], _: usize) {}
 
     #[inline(always)]
     fn splat(x: f32) -> Plain {
