@@ -28,7 +28,8 @@ fn rate<E>(seconds: f64, mut call: impl FnMut() -> Result<usize, E>) -> Result<f
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Billions of multiplications and additions a second in 8 bits, of 128 rows with a matrix that the caches hold, on one thread.
+/// Billions of multiplications and additions a second in 8 bits, of 128 rows with a matrix that the caches hold, on one
+/// thread.
 pub fn operations() -> f64 {
     let (isa, rows, size) = (Isa::chosen(), 128, 512);
     let number = |i: usize| (i * 7919 % 509) as f32 - 254.0;

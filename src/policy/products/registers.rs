@@ -152,7 +152,8 @@ impl<const VNNI: bool> Vector for Avx2<VNNI> {
             (half(_mm256_loadu_si256(at)), half(_mm256_loadu_si256(at.add(1))))
         }
     }
-    /// Without VNNI the row's numbers give their signs to the others: so no sum of two products is above 2 x 127^2, where the instruction would saturate.
+    /// Without VNNI the row's numbers give their signs to the others: so no sum of two products is above 2 x 127^2,
+    /// where the instruction would saturate.
     #[inline(always)]
     fn dot(sums: Self::Sums, fours: Self::Fours, own: [i8; 4]) -> Self::Sums {
         // SAFETY: as the module says.

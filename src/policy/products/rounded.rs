@@ -55,7 +55,8 @@ impl Rounded {
     /// The numbers of `R` groups from `place` on, four by four, and their scales.
     #[inline(always)]
     pub fn groups_at<const R: usize>(&self, place: usize) -> (&[[[i8; 4]; GROUP / 4]; R], &[f32; R]) {
-        (&self.numbers[place * GROUP..].as_chunks().0.as_chunks().0.as_chunks().0[0], &self.scales[place..].as_chunks().0[0])
+        let numbers = self.numbers[place * GROUP..].as_chunks().0.as_chunks().0.as_chunks().0;
+        (&numbers[0], &self.scales[place..].as_chunks().0[0])
     }
 
     /// What their sums of products begin with.
