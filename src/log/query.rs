@@ -43,7 +43,7 @@ pub fn query(run: &Run, sql: &str) -> Result<QueryResult, LogError> {
 pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> Result<QueryResult, LogError> {
     guard::check(sql)?;
     let opened = open(run, bounds(iterations), Some(sql), None)?;
-    ask(&opened.db, sql).map_err(|e| explained(&opened.db, sql, &e.to_string()))
+    ask(&opened.db, sql).map_err(|e| explained_of(run, &opened.db, sql, &e.to_string()))
 }
 
 /// The version of DuckDB, which has to open a database to say it.
@@ -83,12 +83,12 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
     };
     let root = run.root();
     // The figures of a long run are many, and few ask for them.
-    let figures = sql.is_some_and(|sql| {
-        let sql = sql.to_lowercase();
-        ["metrics", "show", "describe", "summarize", "information_schema", "duckdb_"].iter().any(|word| sql.contains(word))
-    });
+    let figures = sql.is_some_and(|sql| lists(sql) || sql.to_lowercase().contains("metrics"));
     let iterations = if figures { index.committed(root, within.clone())? } else { Vec::new() };
     let (mut files, mut db) = (views::files(run, &index, &within, &|_| false)?, None);
+    // A view is opened when it is made: those that nobody asks for aren't.
+    let asked = |node: &str| sql.is_none_or(|sql| lists(sql) || names(sql, node));
+    files.retain(|(node, _)| asked(node));
     if let Some(sql) = sql {
         // Before their sums are known, DuckDB looks at the files' footers only.
         let draft = connect(&files, &[]);
@@ -97,7 +97,8 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
             Err(_) => 0..=u64::MAX,
         };
         let needed = *needed.start().max(within.start())..=*needed.end().min(within.end());
-        let known = views::files(run, &index, &needed, &|node| names(sql, node))?;
+        let mut known = views::files(run, &index, &needed, &|node| names(sql, node))?;
+        known.retain(|(node, _)| asked(node));
         let same = known == files && !figures;
         files = known;
         db = draft.ok().filter(|_| same);
@@ -116,6 +117,20 @@ const JOINED: [&str; 6] = ["trajectories", "provenance", "memory_at", "clusters_
 fn names(sql: &str, node: &str) -> bool {
     let sql = sql.to_lowercase();
     JOINED.iter().chain([&node.to_lowercase().as_str()]).any(|name| sql.contains(name))
+}
+
+/// Whether `sql` asks for the tables themselves.
+fn lists(sql: &str) -> bool {
+    let sql = sql.to_lowercase();
+    ["show", "describe", "summarize", "information_schema", "duckdb_", "pragma"].iter().any(|word| sql.contains(word))
+}
+
+/// [`explained`], with all tables that the run has.
+fn explained_of(run: &Run, db: &Connection, sql: &str, message: &str) -> LogError {
+    match open(run, 0..=u64::MAX, None, None) {
+        Ok(all) => explained(&all.db, sql, message),
+        Err(_) => explained(db, sql, message),
+    }
 }
 
 /// The first and the last of a range.
@@ -140,7 +155,7 @@ pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, decode: Option<&Deco
     guard::check(sql)?;
     let opened = open(run, 0..=u64::MAX, Some(sql), decode)?;
     stream_to(&opened.db, sql, format, out).map_err(|e| match e {
-        LogError::Database(e) => explained(&opened.db, sql, &e.to_string()),
+        LogError::Database(e) => explained_of(run, &opened.db, sql, &e.to_string()),
         e => e,
     })
 }

@@ -33,8 +33,7 @@ struct Point {
 pub fn curve(run: &ServedRun, node: &str, name: &str) -> Answer {
     let points = points(&*run.manifest()?, node, name);
     let step = points.len().div_ceil(POINTS).max(1);
-    let drawn: Vec<Value> =
-        points.chunks(step).map(|part| mean(part)).map(|p| json!([p.iteration, p.value, p.seconds, p.tokens])).collect();
+    let drawn: Vec<Value> = points.chunks(step).map(mean).map(|p| json!([p.iteration, p.value, p.seconds, p.tokens])).collect();
     Ok(json!({ "sql": sql(node, name), "of": points.len(), "each": step, "points": drawn }))
 }
 
