@@ -24,7 +24,7 @@ test: test-python $(FETCH)
 
 # The Python package: its core needs no other package.
 test-python:
-	@cd python && python3 -m unittest
+	@cd python && python3 -m unittest discover -t . -s tests
 
 # The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
 test-view: view/node_modules/made-from
