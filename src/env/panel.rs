@@ -244,6 +244,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 18);
+        assert_eq!(count, 12);
     }
 }
