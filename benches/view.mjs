@@ -41,12 +41,13 @@ async function browse() {
   return { browser, page };
 }
 
-/** Milliseconds from the address until what was wanted is there. */
+/** Milliseconds from the address until what was wanted is there and seen. It is looked for at each frame: a locator's own looks are up to half a second apart. */
 async function opened(page, base, hash, wanted) {
   await page.goto("about:blank");
   const start = performance.now();
   await page.goto(base + hash);
-  await page.locator(wanted).first().waitFor();
+  const seen = (css) => [...document.querySelectorAll(css)].some((element) => element.getClientRects().length > 0);
+  await page.waitForFunction(seen, wanted, { polling: "raf" });
   return performance.now() - start;
 }
 
@@ -62,7 +63,7 @@ async function pages() {
     ["iteration: episodes", `#/r/0/i/${i}`, "table a"], ["iteration: groups", `#/r/0/i/${i}?view=groups`, "table a"], ["iteration: updates", `#/r/0/i/${i}?view=updates`, "table a"],
     ["group", `#/r/0/i/${i}/g/${group}`, "table.aligned"], ["episode", `#/r/0/i/${i}/e/${row}/${sample}`, ".turn .answer"],
     ["memory: entries", "#/r/0/memory/memory", "caption"], ["memory: which helped", "#/r/0/memory/memory", "h2 ~ p ~ .scroll table"], ["memory: turns that read an entry", `#/r/0/memory/memory?entry=${id}`, "aside p"],
-    ["panel", "#/r/0/panel/evaluate", "table a >> visible=true"], ["failures", "#/r/0/failures", "main p"], ["SQL: one iteration", `#/r/0/sql?${new URLSearchParams({ q: `SELECT action, count(*) AS n FROM rollout WHERE iteration = ${i} GROUP BY action` })}`, ".side div table td"],
+    ["panel", "#/r/0/panel/evaluate", "table a"], ["failures", "#/r/0/failures", "main p"], ["SQL: one iteration", `#/r/0/sql?${new URLSearchParams({ q: `SELECT action, count(*) AS n FROM rollout WHERE iteration = ${i} GROUP BY action` })}`, ".side div table td"],
   ];
   console.log(`${turns} turns, ${iterations} iterations; JavaScript ${statSync(join(ROOT, "src/cli/view/assets/app.js")).size} bytes`);
   const { browser, page } = await browse();
