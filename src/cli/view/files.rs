@@ -162,7 +162,7 @@ impl Writer {
         for iteration in iterations {
             let at = ("iteration", iteration.to_string());
             self.put(&format!("runs/{number}/memory"), &[("node", node.into()), at.clone()], memory::memory(run, node, *iteration))?;
-            self.put(&format!("runs/{number}/told"), &[at], memory::told(run, *iteration))?;
+            self.put(&format!("runs/{number}/told"), &[at], memory::effects(run, *iteration))?;
         }
         Ok(())
     }

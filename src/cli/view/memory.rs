@@ -31,13 +31,13 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
 /// A table of turns with what each was told: of the training, where it has one.
 fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
     let tables = run.tables()?;
-    let told = |name: &str| name == "retrieved" || name.ends_with("_retrieved");
+    let names_entries = |name: &str| name == "retrieved" || name.ends_with("_retrieved");
     let manifest = run.manifest()?;
     let node = |name: &str| manifest.info.nodes.iter().find(|node| node.id == name);
     let mut having: Vec<_> = tables
         .iter()
         .filter(|table| node(&table.name).is_some() && table.columns.iter().any(|(name, _)| name == "reward"))
-        .filter_map(|table| Some((&table.name, table.columns.iter().find(|(name, _)| told(name)).map(|(name, _)| quoted(name))?)))
+        .filter_map(|table| Some((&table.name, table.columns.iter().find(|(name, _)| names_entries(name)).map(|(name, _)| quoted(name))?)))
         .collect();
     having.sort_by_key(|(name, _)| node(name).and_then(|node| node.role).is_some_and(|role| role.apart()));
     let (name, list) = having.into_iter().next().ok_or_else(|| Error::request("no node logged a column `retrieved`"))?;
@@ -58,7 +58,7 @@ pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
 }
 
 /// Of each entry that was told: the episodes that were told it, and the others of the same tasks from the first iteration that it was told in to the last.
-pub fn told(run: &ServedRun, iteration: u64) -> Answer {
+pub fn effects(run: &ServedRun, iteration: u64) -> Answer {
     let (rows, list) = readers(run)?;
     let first = (iteration + 1).saturating_sub(COMPARED);
     let won = if rows.has("won") { "max(won::INT)" } else { "NULL::INT" };

@@ -157,7 +157,7 @@ fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
         "uses" => iteration::uses(run, at()?, &row_name(given)),
         "memory" => memory::memory(run, text(given, "node"), at()?),
         "retrievals" => memory::retrievals(run, text(given, "id")),
-        "told" => memory::told(run, at()?),
+        "told" => memory::effects(run, at()?),
         "questions" => Ok(questions()),
         "failures" => panel::failures(run),
         "panel" => panel::panel(run, text(given, "node"), at()?),

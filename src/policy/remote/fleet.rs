@@ -25,7 +25,7 @@ const PROBE: &str =
 const PROBE_TOKENS: usize = 48;
 /// Between two looks at servers of which none takes part.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Between two looks at a server that another call asks.
+/// Between two looks at a server that another call proves.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The servers of a model.
@@ -242,7 +242,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until a server has the adapter of a job: `tries` looks, and as long as another call asks a server that is away.
+    /// Waits until a server has the adapter of a job: `tries` looks, and as long as another call proves a server that is away.
     fn wait_for_one(&self, job: &Job) -> Result<(), PolicyError> {
         let mut looks = 0;
         loop {
@@ -254,7 +254,7 @@ impl Fleet {
             if self.place(job).is_some() {
                 return Ok(());
             }
-            if self.replicas.iter().any(Replica::asked) {
+            if self.replicas.iter().any(Replica::probed) {
                 std::thread::sleep(LOOK);
                 continue;
             }

@@ -47,8 +47,8 @@ struct Away {
     why: ModelFault,
     again: Instant,
     pause: Duration,
-    /// Whether somebody asks it now.
-    asked: bool,
+    /// Whether somebody proves it now.
+    probed: bool,
 }
 
 impl Replica {
@@ -71,12 +71,12 @@ impl Replica {
     pub fn claim(&self) -> bool {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let due = state.away.as_mut().filter(|away| away.again <= now);
-        due.map(|away| (away.again, away.asked) = (now + LONGEST_AWAY, true)).is_some()
+        due.map(|away| (away.again, away.probed) = (now + LONGEST_AWAY, true)).is_some()
     }
 
-    /// Whether somebody asks it now, so that it may be back soon.
-    pub fn asked(&self) -> bool {
-        self.state.lock().away.as_ref().is_some_and(|away| away.asked)
+    /// Whether somebody proves it now, so that it may be back soon.
+    pub fn probed(&self) -> bool {
+        self.state.lock().away.as_ref().is_some_and(|away| away.probed)
     }
 
     /// The mean difference of its newest proof, in nats.
@@ -104,7 +104,7 @@ impl Replica {
         let mut state = self.state.lock();
         state.proved.clear();
         let again = Instant::now() + pause;
-        let first = state.away.replace(Away { why: why.clone(), again, pause: pause.max(AWAY), asked: false }).is_none();
+        let first = state.away.replace(Away { why: why.clone(), again, pause: pause.max(AWAY), probed: false }).is_none();
         drop(state);
         if first {
             eprintln!("warning: the server {} is left out: {}", self.server.host(), printable(&why.to_string()));

@@ -38,7 +38,7 @@ pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: Opt
     (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
 }
 
-/// CISPO's loss (MiniMax-M1, 2025, Eq. 4 and 5), and whether the ratio was clipped: -clamp(ratio, 1 - low, 1 + high) A log pi, where no gradient goes through
+/// CISPO's loss (MiniMax-M1, arXiv 2506.13585), and whether the ratio was clipped: -clamp(ratio, 1 - low, 1 + high) A log pi, where no gradient goes through
 /// the ratio.
 pub fn cispo(new: &Tensor, ratio: &Tensor, advantage: &Tensor, low: f64, high: f64) -> (Tensor, Tensor) {
     let ratio = ratio.detach();
@@ -47,7 +47,7 @@ pub fn cispo(new: &Tensor, ratio: &Tensor, advantage: &Tensor, low: f64, high: f
     (-(bounded * advantage) * new, clipped)
 }
 
-/// SAPO's loss (Gao et al. 2025): -4 / tau sigmoid(tau (ratio - 1)) A, with `gate` as tau where A > 0 and `gate_below` elsewhere. Nothing is clipped.
+/// SAPO's loss (arXiv 2511.20347): -4 / tau sigmoid(tau (ratio - 1)) A, with `gate` as tau where A > 0 and `gate_below` elsewhere. Nothing is clipped.
 pub fn sapo(ratio: &Tensor, advantage: &Tensor, gate: f64, gate_below: f64) -> (Tensor, Tensor) {
     let tau = advantage.gt(0.0).to_kind(Kind::Float) * (gate - gate_below) + gate_below;
     let value = ((ratio - 1.0) * &tau).sigmoid() * 4.0 / tau;

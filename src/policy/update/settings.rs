@@ -58,10 +58,10 @@ pub enum Surrogate {
     /// The lesser of the ratio times the advantage and the clipped ratio times the advantage (PPO, Schulman et al. 2017, Eq. 7).
     #[default]
     Clip,
-    /// The clipped ratio, which no gradient goes through, times the advantage times the log-probability (CISPO of MiniMax-M1, 2025, Eq. 4 and 5): a token
+    /// The clipped ratio, which no gradient goes through, times the advantage times the log-probability (CISPO of MiniMax-M1, arXiv 2506.13585): a token
     /// beyond the clip still learns. The paper has no lower bound: `clip: 1`.
     Cispo,
-    /// A gate in place of the clip, 4 / tau sigmoid(tau (ratio - 1)), times the advantage (SAPO, Gao et al. 2025): its slope is 1 at a ratio of 1, and falls on
+    /// A gate in place of the clip, 4 / tau sigmoid(tau (ratio - 1)), times the advantage (SAPO, arXiv 2511.20347): its slope is 1 at a ratio of 1, and falls on
     /// either side.
     Sapo,
 }
