@@ -83,17 +83,22 @@ pub enum ModelFault {
     Server { what: String },
     #[error("the server that runs it can't say how likely a choice is ({what}): write `decode: free` where it plays")]
     CantRank { what: String },
-    #[error(
-        "a server can generate for it with an adapter of a published model alone: give it `lora`, or `adapter`, and the model's own folder"
-    )]
+    #[error("a server can generate for a published model alone, without a value head: name the model's own folder")]
     NotServed,
     #[error(
         "the server that generates for it didn't load its adapter: {what}; vLLM does when it is started with `--enable-lora` and with \
          VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, where it can read that folder"
     )]
     NotLoaded { what: String },
+    #[error(
+        "the server that generates for it didn't take its weights: {what}; vLLM does when it is started with VLLM_SERVER_DEV_MODE=1 in its \
+         environment, where it can read that folder"
+    )]
+    NotReplaced { what: String },
     #[error("it names no servers that generate for it: `serve: {{ vllm: [\"http://127.0.0.1:8000\"] }}`, or `sglang`, and one of them")]
     NoServers,
+    #[error("it names {receivers} receivers for {servers} servers: one for each, in the same order")]
+    Receivers { servers: usize, receivers: usize },
     #[error(
         "the server {server} isn't the model that learns: with `{adapter}` its log-probabilities are {gap:.3} from the learner's, and `max_gap` is {max_gap}. \
          It may hold another base model, another adapter under that name, or compute in fewer bits"

@@ -57,7 +57,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
                 return Err(fault("head")(ModelFault::CriticAsPolicy));
             }
             let learns = load.lora.is_some() || adapter.is_some();
-            if load.serve.is_some() && !(learns && published(&*stored.architecture)) {
+            if load.serve.is_some() && (critic || load.head == Some(Head::Value) || !published(&*stored.architecture)) {
                 return Err(fault("serve")(ModelFault::NotServed));
             }
             if load.act != Act::Own && learns {

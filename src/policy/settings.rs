@@ -72,8 +72,8 @@ const ADDRESS: &str = r"^http://[^\s/?#]+[^\s?#]*$";
 /// Variables of a chat template, by name.
 pub type TemplateVariables = std::collections::BTreeMap<String, Value>;
 
-/// Servers that generate for a model which learns here. They hold the same base, and load the adapter of each version that is asked for. Each
-/// proves each version by the log-probabilities of one prompt, which the learner computes as well. Name them by `vllm` or by `sglang`.
+/// Servers that generate for a model which learns here. They hold the same base, and load the adapter of each version that is asked for; of a model without
+/// an adapter they take all weights in place of their own, one version at a time. Each proves each version by the log-probabilities of one prompt, which the learner computes as well. Name them by `vllm` or by `sglang`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ServeSettings {
@@ -90,6 +90,11 @@ pub struct ServeSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub sglang: Vec<String>,
+    /// Where servers don't see the disk that the run is on: the address of a receiver beside each (`python -m flow_train.receiver`), in the same order,
+    /// as `["http://10.0.0.1:8100"]`. It is sent the weights of each version, and the server loads them from its disk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(regex(pattern = ADDRESS)))]
+    pub receivers: Vec<String>,
     /// How they are called.
     #[serde(flatten)]
     pub server: ServerSettings,

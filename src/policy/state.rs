@@ -7,7 +7,7 @@ use super::generate::weigh::{self, ChoiceScores};
 use super::learner::Tracer;
 use super::model::{Net, Sizes};
 use super::products::choice;
-use super::remote::ExportedAdapter;
+use super::remote::ExportedWeights;
 use super::room;
 use super::tensors::values;
 use super::trainer::{TrainedModel, TrainerWeights};
@@ -192,7 +192,7 @@ impl PolicyState {
         }
     }
 
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights, PolicyError> {
         match self.trained.get(name) {
             Some(model) => model.lend(version, root),
             None => self.with_head(name, Head::Language)?.lend(name, version, root),

@@ -9,7 +9,7 @@ use super::model::lora::{Adapter, Lora};
 use super::model::saved::{self, SavedModel};
 use super::model::tiny::Tiny;
 use super::model::{Architecture, Net};
-use super::remote::ExportedAdapter;
+use super::remote::ExportedWeights;
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
@@ -284,31 +284,41 @@ impl VersionedModel {
         self.versions.iter().map(|(version, _)| *version).collect()
     }
 
-    /// Whether a server can generate for it: with an adapter without a head, of a model that other programs can read.
+    /// Whether a server can generate for it: it writes, and other programs can read it.
     pub fn can_be_served(&self) -> bool {
-        self.start.adapter().is_some() && self.base.is_some() && !self.values()
+        let readable = self.start.adapter().map_or_else(|| saved::published(&**self.start.architecture()), |_| self.base.is_some());
+        readable && !self.values()
     }
 
-    /// Writes the adapter of a version that is still kept, for a server to load: into a folder in `root` that is called after what is in it, so
-    /// that no two adapters have one name. `name` is what the model is called.
+    /// Writes the adapter of a version that is still kept, or where it has none all its weights, for a server to load: into a folder in `root` that is
+    /// called after what is in it, so that no two have one name. `name` is what the model is called.
     ///
     /// # Errors
-    /// If it has none, or it can't be written.
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
-        let (Some(adapter), Some(base)) = (self.start.adapter(), &self.base) else {
+    /// If no server can generate for it, or it can't be written.
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights, PolicyError> {
+        if !self.can_be_served() {
             return Err(PolicyError::model(name, ModelFault::NotServed));
-        };
+        }
         let flat = self.trained_at(name, version)?;
-        // Of another run it is another adapter, which that run may take away.
-        let content = mix(hash(&values(flat)), text(&root.display().to_string()));
-        let lent = ExportedAdapter { name: format!("{name}-{version}-{content:016x}"), versions: self.version_numbers() };
+        // Of another run they are other weights, which that run may take away.
+        let (versions, whole) = (self.version_numbers(), self.start.adapter().is_none());
+        // Of billions of numbers a million tell two updates apart.
+        let step = if whole { (flat.numel() as i64 >> 20).max(1) } else { 1 };
+        let content = mix(hash(&values(&flat.slice(0, None, None, step))), text(&root.display().to_string()));
+        let lent = ExportedWeights { name: format!("{name}-{version}-{content:016x}"), versions, whole };
         let folder = root.join(&lent.name);
         if !folder.exists() {
             let (flat, moments) = (flat.shallow_clone(), Moments::new(flat));
-            adapter::save(
-                &adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base: BaseLocation::Named(base) },
-                &folder,
-            )?;
+            match (self.start.adapter(), self.base.as_deref()) {
+                (Some(adapter), base) => {
+                    let base = BaseLocation::Named(base.unwrap_or_default());
+                    adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, &folder)?;
+                }
+                (None, _) => {
+                    let (architecture, tokenizer) = (self.start.architecture().clone(), self.tokenizer.clone());
+                    saved::save(&SavedModel { architecture, tokenizer, version, flat, moments }, &folder)?;
+                }
+            }
         }
         Ok(lent)
     }

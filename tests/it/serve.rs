@@ -5,7 +5,7 @@ use crate::server::{Said, Server};
 use flow::policy::{Example, LoadModel, ModelSettings, Policy, Request, Sampling};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,6 +24,10 @@ enum Heard {
 struct Machine {
     heard: Arc<Mutex<Vec<Heard>>>,
     loaded: Arc<Mutex<BTreeMap<String, Policy>>>,
+    /// The weights that took the place of its own.
+    own: Arc<Mutex<Option<Policy>>>,
+    /// Where adapters were loaded from.
+    folders: Arc<Mutex<Vec<PathBuf>>>,
     /// How far its log-probabilities are from those of the model.
     off: f64,
     /// After so many answers it is gone, and after the second number of requests it is there again, knowing nothing.
@@ -43,6 +47,7 @@ impl Machine {
         match self.gone {
             Some((from, to)) if (from..to).contains(&count) => {
                 self.loaded.lock().unwrap().clear();
+                *self.own.lock().unwrap() = None;
                 return Said::status(0, "");
             }
             _ => {}
@@ -55,6 +60,7 @@ impl Machine {
                     return Said::status(400, format!("The lora adapter '{name}' has already been loaded."));
                 }
                 assert!(Path::new(&path).is_absolute());
+                self.folders.lock().unwrap().push(path.clone().into());
                 if self.gone.is_some_and(|(_, to)| count >= to) {
                     std::thread::sleep(self.loads);
                 }
@@ -75,9 +81,20 @@ impl Machine {
                     Said::status(404, "cannot be found")
                 }
             }
+            "/collective_rpc" => {
+                assert_eq!(body["method"], "reload_weights");
+                let folder = body["kwargs"]["weights_path"].as_str().unwrap().to_owned();
+                let weights = std::fs::read(Path::new(&folder).join("model.safetensors")).unwrap();
+                *self.own.lock().unwrap() = Some(model(&folder));
+                let name = Path::new(&folder).file_name().unwrap().to_str().unwrap().to_owned();
+                self.heard.lock().unwrap().push(Heard::Load { name, weights });
+                Said::ok(json!({ "results": [null] }))
+            }
+            "/reset_prefix_cache" => Said::status(200, ""),
             "/v1/completions" => {
-                let name = named("model");
-                let policy = self.loaded.lock().unwrap().get(&name).cloned();
+                let name = body["model"].as_str().unwrap_or("own").to_owned();
+                let own = || self.own.lock().unwrap().get_or_insert_with(|| model(BASE)).clone();
+                let policy = if body["model"].is_null() { Some(own()) } else { self.loaded.lock().unwrap().get(&name).cloned() };
                 let Some(policy) = policy else { return Said::status(404, format!("The model `{name}` does not exist.")) };
                 self.heard.lock().unwrap().push(Heard::Asked(name));
                 let prompt: Vec<u32> = serde_json::from_value(body["prompt"].clone()).unwrap();
@@ -89,6 +106,10 @@ impl Machine {
             }
             _ => Said::status(404, "Not Found"),
         }
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        self.folders.lock().unwrap().clone()
     }
 
     /// It begins again, and knows nothing.
@@ -109,6 +130,12 @@ impl Machine {
         };
         self.heard().into_iter().filter_map(load).collect()
     }
+}
+
+/// The model in a folder.
+fn model(folder: &str) -> Policy {
+    let load = LoadModel { load: folder.into(), ..LoadModel::default() };
+    Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Load(load))]), &[], 1, 1).unwrap()
 }
 
 fn written(policy: &Policy, prompt: Vec<u32>, body: &Value) -> Value {
@@ -192,6 +219,71 @@ fn a_server_has_the_adapter_of_every_version() {
     assert!(ask(&run, played).iter().any(|row| row["weights"] == 2));
     let gaps = gaps(&run);
     assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
+}
+
+/// All weights of a model learn, and take the place of a server's own: one version at a time, also where a server begins again with those that it was
+/// started with, and where two versions play by turns.
+#[test]
+fn a_server_has_the_whole_weights_of_every_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = |serve: &str| learns(serve, "constrained").replace(", lora: { rank: 4 }", "").replace("lr: 0.05", "lr: 0.01");
+    let here = trained(folder.path(), "here", &whole(""), &[]);
+    let machines = [Machine::default(), Machine { gone: Some((6, 8)), ..Machine::default() }];
+    let servers = machines.each_ref().map(start);
+    let run = trained(folder.path(), "whole", &whole(&many(&servers.each_ref(), "")), &[]);
+    let loads = machines[0].loads();
+    assert_eq!(loads.len(), 3);
+    for (version, (name, weights)) in loads.iter().enumerate() {
+        let saved = std::fs::read(run.join(format!("weights/{version}/actor/model.safetensors"))).unwrap();
+        assert!(name.starts_with(&format!("actor-{version}-")) && *weights == saved, "{name}");
+    }
+    assert!(machines[1].loads().len() > 3, "it began again, and was told again");
+    assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED));
+    let gaps = gaps(&run);
+    assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
+
+    // The newest and the one before play in the same iteration.
+    let both = |serve: &str| {
+        whole(serve).replace("  group:", "  old: { op: rollout, inputs: { tasks: tasks, weights: { after: update, staleness: 1 } }, with: { agent: { model: actor, max_turns: 3, decode: constrained }, samples: 2 } }\n  group:").replace("log: [rollout,", "log: [rollout, old,")
+    };
+    let here = trained(folder.path(), "both-here", &both(""), &[]);
+    let server = start(&Machine::default());
+    let run = trained(folder.path(), "both", &both(&many(&[&server], "")), &[]);
+    let old = PLAYED.replace("from rollout", "from old");
+    assert_eq!((ask(&run, PLAYED), ask(&run, &old)), (ask(&here, PLAYED), ask(&here, &old)));
+}
+
+/// A server that sees another disk loads what its receiver was sent.
+#[test]
+fn a_receiver_has_the_weights_of_every_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there");
+    let mut receiver = std::process::Command::new("python3");
+    receiver.args(["-m", "flow_train.receiver", "--listen", "127.0.0.1:0", "--folder"]).arg(&there);
+    receiver
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/python"))
+        .env("FLOW_RECEIVER_SECRET", "s")
+        .stdout(std::process::Stdio::piped());
+    let mut receiver = receiver.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(receiver.stdout.take().unwrap()), &mut line).unwrap();
+    let address = line.split([' ', ',']).find(|word| word.starts_with("http")).unwrap().to_owned();
+    let machine = Machine::default();
+    let server = start(&machine);
+    let six = |serve: &str| learns(serve, "constrained").replace("iterations: 3", "iterations: 6");
+    let here = trained(folder.path(), "here", &six(""), &[]);
+    let written = pipeline(folder.path(), &six(&many(&[&server], &format!(", receivers: [\"{address}\"]"))));
+    let run = folder.path().join("sent");
+    done(flow().arg("run").arg(&written).arg("--out").arg(&run).env("FLOW_RECEIVER_SECRET", "s"));
+    let message = fails(flow().arg("run").arg(&written).arg("--out").arg(folder.path().join("other")).env("FLOW_RECEIVER_SECRET", "t"));
+    receiver.kill().unwrap();
+    receiver.wait().unwrap();
+    assert!(message.contains("HTTP 401") && message.contains("FLOW_RECEIVER_SECRET"), "{message}");
+    assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED));
+    let loads = machine.loads();
+    assert!(loads.len() == 6 && loads.iter().enumerate().all(|(version, (_, weights))| *weights == saved(&run, version)));
+    assert!(machine.folders().iter().all(|loaded| loaded.starts_with(&there)), "{:?}", machine.folders());
+    assert!(std::fs::read_dir(&there).unwrap().count() < 6, "versions that nobody asks for any more go there, too");
 }
 
 /// A trainer of two processes learns and a server generates: of the model nothing is in flow.
@@ -321,7 +413,7 @@ fn a_server_that_dies_is_left_out_and_rejoins_after_a_proof() {
         let run = trained(folder.path(), name, &six(&many(&servers.each_ref(), "")), &[]);
         assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "{name}");
         let loads = machines[1].loads().len();
-        assert!(loads < 6, "{name}: {loads}");
+        assert!(name == "rejoins" || loads < 6, "{name}: {loads}");
     }
     // One alone is waited for, by every call while it loads its adapters again.
     let machine = Machine { gone: Some((12, 14)), loads: Duration::from_secs(2), ..Machine::default() };
@@ -380,7 +472,7 @@ fn a_server_with_another_model_is_left_out() {
     let servers = [start(&own), start(&other)];
     let run = trained(folder.path(), "two", &learns(&many(&servers.each_ref(), ""), "constrained"), &[]);
     let asked = other.heard().iter().filter(|heard| matches!(heard, Heard::Asked(_))).count();
-    assert_eq!((asked, server_gaps(&run, &servers[1]).len()), (other.loads().len(), 0), "it is asked for proofs alone");
+    assert!(asked <= 4 && server_gaps(&run, &servers[1]).is_empty(), "it is asked for proofs alone: {asked}");
     let alone = pipeline(folder.path(), &learns(&many(&[&servers[1]], ""), "free"));
     let message = fails(flow().arg("run").arg(&alone).arg("--out").arg(folder.path().join("one")));
     assert!(message.contains("isn't the model that learns") && message.contains("`max_gap` is 0.25"), "{message}");
@@ -393,11 +485,8 @@ fn what_a_server_cannot_generate_for_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let check = |text: &str| fails(flow().arg("check").arg(pipeline(folder.path(), text)));
     let serve = ", serve: { openai: \"http://127.0.0.1:1/v1\" }";
-    let output = check(&learns(serve, "free").replace("lora: { rank: 4 }, ", ""));
-    assert!(
-        output.contains("pipeline.yaml:5:") && output.contains("servers are told of the adapters of `actor`, and it has none"),
-        "{output}"
-    );
+    let output = check(&learns(", serve: { vllm: [\"http://a:2\", \"http://a:3\"], receivers: [\"http://a:4\"] }", "free"));
+    assert!(output.contains("pipeline.yaml:5:") && output.contains("names 1 receivers for 2 servers"), "{output}");
     let hot = learns(serve, "free").replace("max_tokens: 6", "max_tokens: 6, temperature: 0.7");
     let output = check(&hot);
     assert!(output.contains("`rollout` samples at 0.7") && output.contains("processed_logprobs"), "{output}");

@@ -37,9 +37,10 @@ fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, St
     if sglang && serve.tempered {
         return Some(("`tempered` is of vLLM: SGLang's log-probabilities are at the sampling temperature".into(), "leave it out".into()));
     }
-    if model["lora"].is_null() && model["adapter"].is_null() {
-        let message = format!("servers are told of the adapters of `{name}`, and it has none: whole weights aren't sent to servers");
-        return Some((message, format!("`{name}: {{ load: ..., lora: {{ rank: 16 }}, serve: ... }}`")));
+    if !serve.receivers.is_empty() && serve.receivers.len() != addresses.len() {
+        let (receivers, servers) = (serve.receivers.len(), addresses.len());
+        let message = format!("`{name}` names {receivers} receivers for {servers} servers");
+        return Some((message, "name one for each server, in the same order".into()));
     }
     if model["head"] == "value" {
         let message =

@@ -1,4 +1,4 @@
-//! What differs between the servers that generate for a model: how an adapter is loaded, and how tokens are asked for and answered. A serving API
+//! What differs between the servers that generate for a model: how weights are loaded, and how tokens are asked for and answered. A serving API
 //! is a file, and a line in [`of`].
 
 use super::server::ServerError;
@@ -9,10 +9,10 @@ use crate::policy::{Reply, Request, Sampling};
 use serde_json::{json, Value};
 use std::path::Path;
 
-/// A request: the path below the server's address, and the body.
+/// A request: the path below where the API begins, or from the server's root if it begins with `/`, and the body.
 pub type Call = (&'static str, Value);
 
-/// How such servers are spoken to. Adapters are named `adapter`; an answer ends with one of the tokens `ends`.
+/// How such servers are spoken to. `adapter` names the adapter to compute with, none the server's own weights; an answer ends with one of the tokens `ends`.
 pub trait ServingApi: Send + Sync {
     /// Where the API begins, of a server at that address.
     fn base(&self, address: &str) -> String;
@@ -20,7 +20,9 @@ pub trait ServingApi: Send + Sync {
     fn load(&self, adapter: &str, folder: &Path) -> Call {
         ("load_lora_adapter", json!({ "lora_name": adapter, "lora_path": folder }))
     }
-    /// Has the server forget it.
+    /// Has the server take the weights in `folder` in place of its own, by these requests in turn.
+    fn replace(&self, folder: &Path) -> Vec<Call>;
+    /// Has the server forget an adapter.
     fn unload(&self, adapter: &str) -> Call {
         ("unload_lora_adapter", json!({ "lora_name": adapter }))
     }
@@ -29,14 +31,14 @@ pub trait ServingApi: Send + Sync {
         refusal.contains("already been loaded") || refusal.contains("already loaded")
     }
     /// Asks for a free answer.
-    fn write(&self, adapter: &str, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call;
+    fn write(&self, adapter: Option<&str>, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call;
     /// The free answer in a response.
     ///
     /// # Errors
     /// If it is none.
     fn written(&self, response: &Value) -> Result<WrittenAnswer, ServerError>;
     /// Asks how likely each token of a prompt is.
-    fn weigh(&self, adapter: &str, prompt: &[u32]) -> Call;
+    fn weigh(&self, adapter: Option<&str>, prompt: &[u32]) -> Call;
     /// The log-probabilities of the tokens of `prompt` from the place `from` on, at temperature 1.
     ///
     /// # Errors

@@ -4,8 +4,9 @@
 use super::api::{self, ServingApi};
 use super::job::Job;
 use super::pool::Pool;
+use super::receiver::Receiver;
 use super::replica::{Adapter, Replica};
-use super::served::{Exported, ExportedAdapter};
+use super::served::{Exported, ExportedWeights};
 use super::server::{Server, ServerError};
 use crate::policy::model::Sizes;
 use crate::policy::sequence::check;
@@ -45,9 +46,9 @@ pub struct Fleet {
     ended: Mutex<Option<PolicyError>>,
 }
 
-/// The adapters of the model.
+/// The versions of the model that servers load.
 pub struct Adapters {
-    /// Where the adapters lie.
+    /// Where they lie.
     pub root: PathBuf,
     /// Whether that is a temporary folder, which is removed at the end.
     pub passing: bool,
@@ -64,16 +65,16 @@ impl Adapters {
     }
 }
 
-/// The addresses that the environment variable `FLOW_SERVERS` names in place of the pipeline's, separated by commas: a scheduler says where servers run
-/// after the pipeline was written, and again when a run is resumed.
+/// The addresses that an environment variable names in place of the pipeline's, separated by commas: a scheduler says where servers run after the
+/// pipeline was written, and again when a run is resumed.
 ///
 /// # Errors
 /// [`PolicyError::Environment`] if something in it is no address.
-fn named_servers() -> Result<Option<Vec<String>>, PolicyError> {
-    let Some(named) = std::env::var("FLOW_SERVERS").ok().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
+fn named(variable: &str) -> Result<Option<Vec<String>>, PolicyError> {
+    let Some(named) = std::env::var(variable).ok().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
     let addresses: Vec<String> = named.split(',').map(|address| address.trim().to_owned()).collect();
     match addresses.iter().find(|address| address.strip_prefix("http://").is_none_or(str::is_empty)) {
-        Some(wrong) => Err(PolicyError::Environment(format!("FLOW_SERVERS: `{wrong}` is no address such as http://10.0.0.1:8000"))),
+        Some(wrong) => Err(PolicyError::Environment(format!("{variable}: `{wrong}` is no address such as http://10.0.0.1:8000"))),
         None => Ok(Some(addresses)),
     }
 }
@@ -87,16 +88,23 @@ impl Fleet {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
-        let addresses = named_servers()?.unwrap_or(addresses);
+        let addresses = named("FLOW_SERVERS")?.unwrap_or(addresses);
         let api = api::of(sglang);
-        let replica = |address: &String| Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?));
+        let receivers = named("FLOW_RECEIVERS")?.unwrap_or_else(|| settings.receivers.clone());
+        if !receivers.is_empty() && receivers.len() != addresses.len() {
+            return Err(PolicyError::model(name, ModelFault::Receivers { servers: addresses.len(), receivers: receivers.len() }));
+        }
+        let replica = |(i, address): (usize, &String)| {
+            let receiver = receivers.get(i).map(|address| Receiver::new(address));
+            Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?, receiver))
+        };
         let mut probe = tokenizer.encode(PROBE);
         probe.truncate(PROBE_TOKENS.min(sizes.context.saturating_sub(1)));
         Ok(Fleet {
             name: name.into(),
             api,
             pool: Pool::new(addresses.len(), settings.server.parallel),
-            replicas: addresses.iter().map(replica).collect::<Result<_, PolicyError>>()?,
+            replicas: addresses.iter().enumerate().map(replica).collect::<Result<_, PolicyError>>()?,
             tokenizer,
             sizes,
             probe,
@@ -113,7 +121,7 @@ impl Fleet {
         check(&request.prompt, &request.choices, longest, &self.sizes)
     }
 
-    /// The adapter of `version`, once every server that takes part has proved it.
+    /// The weights of `version`, once every server that takes part has proved them.
     pub fn ready(
         self: &Arc<Fleet>,
         version: u64,
@@ -125,11 +133,11 @@ impl Fleet {
             return Ok(adapter.clone());
         }
         let start = Instant::now();
-        let (ExportedAdapter { name, versions }, expected) = lend(&adapters.root, &self.probe)?;
-        self.take_back(&mut adapters, &versions);
+        let (ExportedWeights { name, versions, whole }, expected) = lend(&adapters.root, &self.probe)?;
+        self.take_back(&mut adapters, &versions, whole);
         let folder = adapters.root.join(&name);
         let folder = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
-        let adapter = Arc::new(Adapter { name, folder, expected });
+        let adapter = Arc::new(Adapter { name, folder, whole, expected });
         let proving: Vec<&Replica> = self.replicas.iter().filter(|replica| replica.present() || replica.claim()).collect();
         std::thread::scope(|scope| {
             for replica in &proving {
@@ -140,7 +148,7 @@ impl Fleet {
                 }
             }
         });
-        if !self.replicas.iter().any(|replica| replica.has(&adapter.name)) {
+        if !self.replicas.iter().any(|replica| replica.fit(&adapter)) {
             return Err(self.none_left());
         }
         adapters.known.insert(version, adapter.clone());
@@ -148,8 +156,8 @@ impl Fleet {
         Ok(adapter)
     }
 
-    /// Unloads adapters that won't be requested any more, also those of a process that was killed.
-    fn take_back(self: &Arc<Fleet>, adapters: &mut Adapters, versions: &[u64]) {
+    /// Removes weights that won't be requested any more, also those of a process that was killed; servers unload adapters.
+    fn take_back(self: &Arc<Fleet>, adapters: &mut Adapters, versions: &[u64], whole: bool) {
         adapters.known.retain(|version, _| versions.contains(version));
         for folder in std::fs::read_dir(&adapters.root).into_iter().flatten().flatten() {
             let Ok(name) = folder.file_name().into_string() else { continue };
@@ -157,7 +165,7 @@ impl Fleet {
                 for i in 0..self.replicas.len() {
                     let (fleet, name) = (self.clone(), name.clone());
                     self.pool.push(i, &[], move |_| {
-                        fleet.replicas[i].unload(fleet.api, &name);
+                        fleet.replicas[i].unload(fleet.api, &name, whole);
                         true
                     });
                 }
@@ -175,7 +183,7 @@ impl Fleet {
 
     /// Which server answers a session: of those that have the adapter the one with the highest hash of both, and another than `late` where there is one.
     fn place(&self, job: &Job) -> Option<usize> {
-        let has = |i: &usize| self.replicas[*i].has(&job.adapter.name);
+        let has = |i: &usize| self.replicas[*i].fit(&job.adapter);
         let score = |i: usize| mix(text(self.replicas[i].server.host()), job.session);
         let places: Vec<usize> = (0..self.replicas.len()).filter(has).collect();
         let others = places.iter().copied().filter(|i| Some(*i) != job.late).max_by_key(|&i| score(i));
@@ -187,7 +195,7 @@ impl Fleet {
         self.ask_back();
         // Where none has the adapter, whoever has time waits for one.
         let at = self.place(&job).unwrap_or(0);
-        let can = |i: &usize| *i != at && Some(*i) != job.late && self.replicas[*i].has(&job.adapter.name);
+        let can = |i: &usize| *i != at && Some(*i) != job.late && self.replicas[*i].fit(&job.adapter);
         let others: Vec<usize> = (0..self.replicas.len()).filter(can).collect();
         let fleet = self.clone();
         self.pool.push(at, &others, move |at| fleet.work(at, job));
@@ -197,7 +205,7 @@ impl Fleet {
     fn work(self: &Arc<Fleet>, at: usize, job: Job) -> bool {
         let replica = &self.replicas[at];
         let had_its_time = job.late == Some(at) && self.place(&job) != Some(at);
-        if !replica.has(&job.adapter.name) || had_its_time {
+        if !replica.fit(&job.adapter) || had_its_time {
             let own = self.place(&job).is_none_or(|place| place == at);
             match self.wait_for_one(&job) {
                 Ok(()) if self.place(&job) != Some(at) => self.send(job),
@@ -213,8 +221,12 @@ impl Fleet {
     /// Asks a server, and goes on elsewhere where it fails.
     fn ask(self: &Arc<Fleet>, at: usize, mut job: Job) {
         let replica = &self.replicas[at];
-        let (call, sent) = (job.question.call(self, &job.adapter.name), Instant::now());
-        let failure = match replica.call(&call, |response| job.question.read(self, response)) {
+        let call = job.question.call(self, job.adapter.asked());
+        let Some(held) = replica.hold(self.api, &job.adapter, &self.probe, self.max_gap) else { return self.send(job) };
+        let sent = Instant::now();
+        let answer = replica.call(&call, |response| job.question.read(self, response));
+        drop(held);
+        let failure = match answer {
             Ok(reply) => return job.ticket.answer(Ok(Ok(reply))),
             Err(failure) => failure,
         };
@@ -249,7 +261,7 @@ impl Fleet {
             if let Some(error) = self.ended.lock().clone() {
                 return Err(error);
             }
-            let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.has(&job.adapter.name);
+            let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.fit(&job.adapter);
             self.replicas.iter().filter(lacks).for_each(|replica| self.prove_all(replica, Some(&job.adapter)));
             if self.place(job).is_some() {
                 return Ok(());

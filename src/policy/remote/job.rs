@@ -30,7 +30,7 @@ pub enum Question {
 }
 
 impl Question {
-    pub fn call(&self, fleet: &Fleet, adapter: &str) -> Call {
+    pub fn call(&self, fleet: &Fleet, adapter: Option<&str>) -> Call {
         match self {
             Question::Write(request, sampling) => fleet.api.write(adapter, request, sampling, fleet.tokenizer.ends()),
             Question::Weigh(prompt, _) => fleet.api.weigh(adapter, prompt),

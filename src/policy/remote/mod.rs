@@ -5,7 +5,7 @@
 //! with `echo` says how likely the text of each is behind that of the prompt, and one is drawn in proportion. What can't be answered is a
 //! fault of its row; a server that is gone, or that doesn't support a request at all, is an error.
 //!
-//! A model that learns here may let a server generate for it ([`GenerationServer`]): then requests and answers are tokens, and the server loads its adapters.
+//! A model that learns here may let a server generate for it ([`GenerationServer`]): then requests and answers are tokens, and the server loads its weights.
 
 mod api;
 mod chat;
@@ -15,6 +15,7 @@ mod look;
 mod pool;
 mod rank;
 mod ranked;
+mod receiver;
 mod replica;
 mod served;
 mod server;
@@ -23,7 +24,7 @@ mod ticket;
 mod vllm;
 
 pub use look::{look, ServerStatus};
-pub use served::{Exported, ExportedAdapter, GenerationServer};
+pub use served::{Exported, ExportedWeights, GenerationServer};
 pub use ticket::Answered;
 
 use super::{

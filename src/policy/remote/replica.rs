@@ -1,13 +1,16 @@
 //! One of the servers that generate for a model: whether it takes part, which adapters it has proved, and how far its log-probabilities are from the
-//! learner's.
+//! learner's. A server that takes whole weights holds one version: it is [held](Replica::hold) while a request is answered by it.
 
 use super::api::{Call, ServingApi};
+use super::receiver::Receiver;
 use super::server::{FailedAttempt, Server, ServerError};
 use crate::policy::{ModelFault, PolicyError, RowFault, Unanswered};
 use crate::printable::printable;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -15,20 +18,36 @@ use std::time::{Duration, Instant};
 const AWAY: Duration = Duration::from_secs(1);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
 
-/// An adapter that lies on disk for servers to load, and what proves that a server has it.
+/// Weights that lie on disk for servers to load, and what proves that a server has them.
 pub struct Adapter {
     pub name: String,
     pub folder: PathBuf,
+    /// Whether these are all weights of a model, which a server takes in place of its own.
+    pub whole: bool,
     /// The learner's log-probabilities of the tokens of the probe, from the second on.
     pub expected: Vec<f32>,
+}
+
+impl Adapter {
+    /// The name by which a request asks for it; whole weights are what a server computes with anyway.
+    pub fn asked(&self) -> Option<&str> {
+        (!self.whole).then_some(&self.name)
+    }
 }
 
 /// One server.
 pub struct Replica {
     pub server: Server,
+    /// What weights are sent to that the server loads, where it doesn't see this disk.
+    receiver: Option<Receiver>,
     state: Mutex<ReplicaState>,
-    /// Held by whoever has it load and prove adapters.
-    proving: Mutex<()>,
+    /// Written by whoever has it load and prove weights; read by requests that need its own weights to stay what they are.
+    loading: RwLock<()>,
+}
+
+/// Weights that a server keeps as long as this lives.
+pub struct Held<'a> {
+    _lock: Option<RwLockReadGuard<'a, ()>>,
 }
 
 #[derive(Default)]
@@ -40,6 +59,8 @@ struct ReplicaState {
     gap: Option<f64>,
     /// When it last proved something.
     proof: Option<Instant>,
+    /// A connection on which nothing is asked, opened before it took whole weights: it breaks when the server begins again.
+    line: Option<TcpStream>,
 }
 
 /// Why a server takes no part, and when it is asked again.
@@ -52,14 +73,23 @@ struct Away {
 }
 
 impl Replica {
-    pub fn new(server: Server) -> Replica {
-        Replica { server, state: Mutex::default(), proving: Mutex::default() }
+    pub fn new(server: Server, receiver: Option<Receiver>) -> Replica {
+        Replica { server, receiver, state: Mutex::default(), loading: RwLock::default() }
     }
 
     /// Whether it takes part and has proved this adapter.
     pub fn has(&self, adapter: &str) -> bool {
         let state = self.state.lock();
         state.away.is_none() && state.proved.contains(adapter)
+    }
+
+    /// Whether it can be asked: it takes part and has these weights, or takes them when it is asked.
+    pub fn fit(&self, adapter: &Adapter) -> bool {
+        if adapter.whole {
+            self.present()
+        } else {
+            self.has(&adapter.name)
+        }
     }
 
     /// Whether it takes part.
@@ -111,12 +141,45 @@ impl Replica {
         }
     }
 
-    /// Has it load and prove `adapters`, and take part if it can; what it has proved isn't asked again.
+    /// Keeps its weights what `adapter` asks for as long as the result lives: of whole weights it takes those first where it has others. None where it
+    /// can't, and is left out.
+    pub fn hold(&self, api: &dyn ServingApi, adapter: &Adapter, probe: &[u32], max_gap: f64) -> Option<Held<'_>> {
+        if !adapter.whole {
+            return self.has(&adapter.name).then_some(Held { _lock: None });
+        }
+        let lock = self.loading.read();
+        if self.sure(&adapter.name) {
+            return Some(Held { _lock: Some(lock) });
+        }
+        drop(lock);
+        let alone = self.loading.write();
+        if !self.sure(&adapter.name) {
+            self.proves_all(api, &[adapter], probe, max_gap);
+        }
+        let lock = RwLockWriteGuard::downgrade(alone);
+        self.has(&adapter.name).then_some(Held { _lock: Some(lock) })
+    }
+
+    /// Whether its whole weights are those: it took them, and hasn't begun again since.
+    fn sure(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        let open = state.line.as_ref().is_some_and(|line| line.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+        state.away.is_none() && state.proved.contains(name) && open
+    }
+
+    /// Has it load and prove `adapters`, and take part if it can; what it has proved isn't asked again. Of whole weights the last ones count.
     pub fn prove(&self, api: &dyn ServingApi, adapters: &[&Adapter], probe: &[u32], max_gap: f64) {
-        let _one_at_a_time = self.proving.lock();
-        let fresh: Vec<&&Adapter> = adapters.iter().filter(|adapter| !self.has(&adapter.name)).collect();
-        for adapter in fresh {
-            if let Err(why) = self.proves(api, adapter, probe, max_gap) {
+        let _alone = self.loading.write();
+        self.proves_all(api, adapters, probe, max_gap);
+    }
+
+    fn proves_all(&self, api: &dyn ServingApi, adapters: &[&Adapter], probe: &[u32], max_gap: f64) {
+        let last = adapters.iter().rposition(|adapter| adapter.whole).unwrap_or(0);
+        for adapter in adapters.iter().skip(last) {
+            if if adapter.whole { self.sure(&adapter.name) } else { self.has(&adapter.name) } {
+                continue;
+            }
+            if let Err(why) = self.loads(api, adapter).and_then(|()| self.weighs(api, adapter, probe, max_gap)) {
                 return self.leave_out(why);
             }
             let mut state = self.state.lock();
@@ -128,9 +191,24 @@ impl Replica {
         }
     }
 
-    fn proves(&self, api: &dyn ServingApi, adapter: &Adapter, probe: &[u32], max_gap: f64) -> Result<(), ModelFault> {
+    /// Has it load weights.
+    fn loads(&self, api: &dyn ServingApi, adapter: &Adapter) -> Result<(), ModelFault> {
         let gone = |what| ModelFault::Server { what };
-        let (path, body) = api.load(&adapter.name, &adapter.folder);
+        let sent = self.receiver.as_ref().map(|receiver| receiver.send(&adapter.name, &adapter.folder));
+        let folder = sent.transpose().map_err(gone)?.unwrap_or_else(|| adapter.folder.clone());
+        if adapter.whole {
+            let line = self.server.line().map_err(gone)?;
+            let mut state = self.state.lock();
+            state.proved.clear();
+            state.line = Some(line);
+            drop(state);
+            let taken = api.replace(&folder).into_iter().try_for_each(|(path, body)| self.server.load(path, &body));
+            return taken.map_err(|error| match error {
+                ServerError::Gone(what) => gone(what),
+                error => ModelFault::NotReplaced { what: error.text() },
+            });
+        }
+        let (path, body) = api.load(&adapter.name, &folder);
         match self.server.tell(path, &body) {
             Ok(()) => {}
             // By another process of this run, or before this one was resumed: the proof says whether it is this adapter.
@@ -140,7 +218,13 @@ impl Replica {
             Err(ServerError::Refused(what)) => return Err(ModelFault::NotLoaded { what }),
             Err(ServerError::Row(fault)) => return Err(ModelFault::NotLoaded { what: fault.to_string() }),
         }
-        let (path, body) = api.weigh(&adapter.name, probe);
+        Ok(())
+    }
+
+    /// Has it prove weights that it has loaded.
+    fn weighs(&self, api: &dyn ServingApi, adapter: &Adapter, probe: &[u32], max_gap: f64) -> Result<(), ModelFault> {
+        let gone = |what| ModelFault::Server { what };
+        let (path, body) = api.weigh(adapter.asked(), probe);
         let weighed = self.server.ask(path, &body, |response| api.weighed(response, probe, 1));
         let logprobs = weighed.map_err(|error| gone(error.text()))?;
         let gap = mean_difference(&logprobs, &adapter.expected);
@@ -157,13 +241,14 @@ impl Replica {
         self.server.ask_once(path, body, read)
     }
 
-    /// Has it forget an adapter. If it doesn't, nothing is lost.
-    pub fn unload(&self, api: &dyn ServingApi, adapter: &str) {
-        self.state.lock().proved.remove(adapter);
-        if self.present() {
-            let (path, body) = api.unload(adapter);
+    /// Has it forget weights that nobody asks for any more. If it doesn't, nothing is lost.
+    pub fn unload(&self, api: &dyn ServingApi, name: &str, whole: bool) {
+        self.state.lock().proved.remove(name);
+        if self.present() && !whole {
+            let (path, body) = api.unload(name);
             drop(self.server.tell_once(path, &body));
         }
+        self.receiver.iter().for_each(|receiver| receiver.remove(name));
     }
 
     /// What a failure of a request that was sent at `sent` says of it. One that it refuses has it prove itself again at once: it may have begun
@@ -174,6 +259,10 @@ impl Replica {
             return;
         }
         let why = ModelFault::Server { what: failure.trouble.text() };
+        if failure.lost() {
+            // It may be there again already, with the weights that it was started with.
+            self.state.lock().line = None;
+        }
         if matches!(failure.trouble, ServerError::Refused(_)) {
             self.away(why, Duration::ZERO);
         } else if failure.lost() && !self.server.healthy() {

@@ -1,5 +1,6 @@
-//! Servers that generate for a model which learns here: they hold the same base, and load the adapter of each version that is asked for. Each adapter
-//! has a name of its own, which the requests then give. How they are chosen, left out and asked back is the [`Fleet`]'s.
+//! Servers that generate for a model which learns here: they hold the same base, and load the weights of each version that is asked for. Each adapter
+//! has a name of its own, which the requests then give; whole weights take the place of a server's own, which holds one version at a time. How servers
+//! are chosen, left out and asked back is the [`Fleet`]'s.
 
 use super::fleet::{Adapters, Fleet};
 use super::job::{Job, Question};
@@ -13,16 +14,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An adapter that was written for servers.
-pub struct ExportedAdapter {
+/// Weights that were written for servers.
+pub struct ExportedWeights {
     /// What it is called, and its folder: the model, the version, and a hash of what is in it.
     pub name: String,
     /// The versions that may still be requested.
     pub versions: Vec<u64>,
+    /// Whether these are all weights of a model, and no adapter.
+    pub whole: bool,
 }
 
-/// What makes a version ready: the adapter that was written into a folder, and the learner's log-probabilities of a prompt from its second token on.
-pub type Exported = (ExportedAdapter, Vec<f32>);
+/// What makes a version ready: the weights that were written into a folder, and the learner's log-probabilities of a prompt from its second token on.
+pub type Exported = (ExportedWeights, Vec<f32>);
 
 /// The servers of a model.
 pub struct GenerationServer {
@@ -50,14 +53,14 @@ impl GenerationServer {
     }
 
     /// Figures of the servers that take part: how far each is from the learner, as the mean difference of log-probabilities in nats (`gap_HOST:PORT`), and
-    /// the seconds that it took until all had the newest adapter (`adapter_seconds`).
+    /// the seconds that it took until all had the newest adapter, or the newest whole weights (`adapter_seconds`).
     pub fn figures(&self) -> Vec<(String, f64)> {
         let replicas = self.fleet.replicas.iter().filter(|replica| replica.present());
         let gaps = replicas.filter_map(|replica| Some((format!("gap_{}", replica.server.host()), replica.gap()?)));
         gaps.chain(self.fleet.adapters.lock().seconds.map(|seconds| ("adapter_seconds".into(), seconds))).collect()
     }
 
-    /// Answers `requests` with the adapter of `version`, which `lend` writes into a folder, and weighs a prompt with, where the servers don't have it
+    /// Answers `requests` with the weights of `version`, which `lend` writes into a folder, and weighs a prompt with, where the servers don't have them
     /// yet: one reply a request, in order.
     ///
     /// # Errors

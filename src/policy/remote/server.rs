@@ -2,6 +2,8 @@
 
 use crate::policy::{ModelFault, PolicyError, RowFault, ServerSettings, Unanswered};
 use serde_json::Value;
+use std::io::ErrorKind;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use ureq::Agent;
 
@@ -13,6 +15,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long a connection may stay unused: servers close theirs after five seconds.
 const IDLE: Duration = Duration::from_secs(4);
+/// How long a server may take to load weights, at least.
+const LOADING: Duration = Duration::from_secs(900);
 /// How long a server may take to say that it is there.
 const HEALTH: Duration = Duration::from_secs(5);
 /// Characters of a server's response that an error message quotes.
@@ -73,6 +77,7 @@ pub struct Server {
     base: String,
     key: Option<String>,
     tries: u32,
+    timeout: Duration,
 }
 
 impl Server {
@@ -102,6 +107,7 @@ impl Server {
             base: base.trim_end_matches('/').into(),
             key: key.transpose()?,
             tries: settings.tries,
+            timeout: Duration::from_secs_f64(settings.timeout),
         })
     }
 
@@ -114,6 +120,21 @@ impl Server {
     pub fn host(&self) -> &str {
         let address = self.base.trim_start_matches("http://");
         address.split('/').next().unwrap_or(address)
+    }
+
+    /// A connection on which nothing is asked, and on which reading never waits: once it is broken, the server isn't the one that it was.
+    ///
+    /// # Errors
+    /// What is wrong, if it can't be reached.
+    pub fn line(&self) -> Result<TcpStream, String> {
+        let address = if self.host().contains(':') { self.host().to_owned() } else { format!("{}:80", self.host()) };
+        let open = || {
+            let place = address.to_socket_addrs()?.next().ok_or(ErrorKind::NotFound)?;
+            let line = TcpStream::connect_timeout(&place, HEALTH)?;
+            line.set_nonblocking(true)?;
+            Ok(line)
+        };
+        open().map_err(|error: std::io::Error| format!("{address}: {error}"))
     }
 
     /// Whether it says that it is there and in order.
@@ -130,7 +151,7 @@ impl Server {
 
     /// The same, asked once.
     pub fn ask_once<T>(&self, path: &str, body: &Value, read: impl Fn(&Value) -> Result<T, ServerError>) -> Result<T, FailedAttempt> {
-        let text = self.once(path, body)?;
+        let text = self.once(path, body, None)?;
         let unread = |error: serde_json::Error| {
             ServerError::malformed(format!("{}: a reply that is no JSON ({error}): {}", self.place(path), short(&text)))
         };
@@ -145,7 +166,12 @@ impl Server {
 
     /// The same, tried once.
     pub fn tell_once(&self, path: &str, body: &Value) -> Result<(), FailedAttempt> {
-        self.once(path, body).map(drop)
+        self.once(path, body, None).map(drop)
+    }
+
+    /// The same, of what takes as long as the weights of a model take to be read.
+    pub fn load(&self, path: &str, body: &Value) -> Result<(), ServerError> {
+        self.tried(|| self.once(path, body, Some(self.timeout.max(LOADING))).map(drop))
     }
 
     fn tried<T>(&self, once: impl Fn() -> Result<T, FailedAttempt>) -> Result<T, ServerError> {
@@ -161,10 +187,13 @@ impl Server {
     }
 
     fn place(&self, path: &str) -> String {
-        format!("{}/{path}", self.base)
+        match path.strip_prefix('/') {
+            Some(path) => format!("{}/{path}", self.base.trim_end_matches("/v1")),
+            None => format!("{}/{path}", self.base),
+        }
     }
 
-    fn once(&self, path: &str, body: &Value) -> Result<String, FailedAttempt> {
+    fn once(&self, path: &str, body: &Value, timeout: Option<Duration>) -> Result<String, FailedAttempt> {
         let place = self.place(path);
         let row = |cause, what: String| FailedAttempt {
             trouble: ServerError::Row(RowFault::Unanswered { cause, what: format!("{place}: {what}") }),
@@ -179,6 +208,9 @@ impl Server {
             error => FailedAttempt { trouble: ServerError::Gone(format!("{place}: {error}")), again: true, pause: None },
         };
         let mut request = self.agent.post(&place).header("content-type", "application/json");
+        if timeout.is_some() {
+            request = request.config().timeout_global(timeout).build();
+        }
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }

@@ -4,6 +4,7 @@ use super::api::{logprobs, Call, ServingApi, WrittenAnswer};
 use super::server::ServerError;
 use crate::policy::{Request, Sampling};
 use serde_json::{json, Value};
+use std::path::Path;
 
 pub struct Sglang;
 
@@ -12,7 +13,11 @@ impl ServingApi for Sglang {
         address.trim_end_matches('/').trim_end_matches("/v1").into()
     }
 
-    fn write(&self, adapter: &str, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call {
+    fn replace(&self, folder: &Path) -> Vec<Call> {
+        vec![("/update_weights_from_disk", json!({ "model_path": folder, "flush_cache": true }))]
+    }
+
+    fn write(&self, adapter: Option<&str>, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call {
         let mut parameters = json!({
             "max_new_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
@@ -49,7 +54,7 @@ impl ServingApi for Sglang {
         })
     }
 
-    fn weigh(&self, adapter: &str, prompt: &[u32]) -> Call {
+    fn weigh(&self, adapter: Option<&str>, prompt: &[u32]) -> Call {
         let parameters = json!({ "max_new_tokens": 1, "temperature": 1.0 });
         let logprobs = json!({ "input_ids": prompt, "lora_path": adapter, "sampling_params": parameters, "return_logprob": true, "logprob_start_len": 0 });
         ("generate", logprobs)
@@ -86,7 +91,7 @@ mod tests {
     #[test]
     fn what_is_asked_has_neutral_values() {
         let request = Request { prompt: vec![7], seed: 5 << 33, ..Request::default() };
-        let (path, body) = Sglang.write("a-1", &request, &Sampling::default(), &[2]);
+        let (path, body) = Sglang.write(Some("a-1"), &request, &Sampling::default(), &[2]);
         let parameters = &body["sampling_params"];
         assert_eq!((path, &body["lora_path"], &parameters["top_k"]), ("generate", &json!("a-1"), &json!(-1)));
         assert_eq!((&parameters["repetition_penalty"], &parameters["sampling_seed"]), (&json!(1.0), &json!(5)));

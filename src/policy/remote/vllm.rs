@@ -5,6 +5,7 @@ use super::logprob;
 use super::server::ServerError;
 use crate::policy::{Request, Sampling};
 use serde_json::{json, Value};
+use std::path::Path;
 
 pub struct Vllm;
 
@@ -19,7 +20,13 @@ impl ServingApi for Vllm {
         }
     }
 
-    fn write(&self, adapter: &str, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call {
+    /// With VLLM_SERVER_DEV_MODE=1. What was cached of prompts is the old weights'.
+    fn replace(&self, folder: &Path) -> Vec<Call> {
+        let reload = json!({ "method": "reload_weights", "kwargs": { "weights_path": folder, "is_checkpoint_format": true } });
+        vec![("/collective_rpc", reload), ("/reset_prefix_cache", json!({}))]
+    }
+
+    fn write(&self, adapter: Option<&str>, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call {
         let mut body = json!({
             "model": adapter,
             "prompt": request.prompt,
@@ -60,7 +67,7 @@ impl ServingApi for Vllm {
         Ok(WrittenAnswer { tokens, logprobs, cut: choice["finish_reason"] == "length", stopped })
     }
 
-    fn weigh(&self, adapter: &str, prompt: &[u32]) -> Call {
+    fn weigh(&self, adapter: Option<&str>, prompt: &[u32]) -> Call {
         ("completions", json!({ "model": adapter, "prompt": prompt, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1 }))
     }
 

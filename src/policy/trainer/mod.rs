@@ -14,9 +14,9 @@ use super::learner::RowLimits;
 use super::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
 use super::model::folder::{json, read, whole};
 use super::model::lora::{Adapter, Lora};
-use super::model::saved::{TrainingProgress, CONFIG, TRAINED};
+use super::model::saved::{is_moments, TrainingProgress, CONFIG, TRAINED};
 use super::model::{checkpoint, Sizes};
-use super::remote::ExportedAdapter;
+use super::remote::ExportedWeights;
 use super::tokenizer::FILES;
 use super::update::Moments;
 use super::versions::VersionedModel;
@@ -268,26 +268,23 @@ impl TrainedModel {
         Ok(self.newest())
     }
 
-    /// Writes the adapter of a version for a server to load, into a folder in `root` that is called after what is in it.
+    /// Writes the adapter of a version, or all its weights, for a server to load: into a folder in `root` that is called after what is in it.
     ///
     /// # Errors
-    /// If there is no such version, it isn't that of an adapter, or it can't be written.
-    pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedAdapter, PolicyError> {
-        if !self.adapted {
-            return Err(PolicyError::model(&self.name, ModelFault::NotServed));
-        }
+    /// If there is no such version, or it can't be written.
+    pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedWeights, PolicyError> {
         let (_, folder) = self.versions.iter().find(|(kept, _)| *kept == version).ok_or_else(|| self.no_version(version))?;
-        let path = folder.join(adapter::WEIGHTS);
-        let content = fs::read(&path).map_err(|e| PolicyError::file(&path, e))?;
-        let content = mix(bytes(&content), text(&root.display().to_string()));
-        let lent = ExportedAdapter { name: format!("{}-{version}-{content:016x}", self.name), versions: self.version_numbers() };
+        let files = match self.adapted {
+            true => vec![adapter::WEIGHTS.into(), adapter::CONFIG.into()],
+            false => model_files(folder)?,
+        };
+        let content =
+            files.iter().try_fold(text(&root.display().to_string()), |sum, name| stamp(&folder.join(name)).map(|own| mix(own, sum)))?;
+        let (name, versions) = (format!("{}-{version}-{content:016x}", self.name), self.version_numbers());
+        let lent = ExportedWeights { name, versions, whole: !self.adapted };
         let to = root.join(&lent.name);
         if !to.exists() {
-            whole(&to, |to| {
-                let copy =
-                    |name: &str| fs::copy(folder.join(name), to.join(name)).map(drop).map_err(|e| PolicyError::file(&to.join(name), e));
-                [adapter::WEIGHTS, adapter::CONFIG].into_iter().try_for_each(copy)
-            })?;
+            whole(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
         }
         Ok(lent)
     }
@@ -318,6 +315,32 @@ fn fresh(load: &LoadModel, base: &Path, seed: u64, folder: &Path) -> Result<bool
     let named = base.display().to_string();
     adapter::save(&SavedAdapter { adapter: Arc::new(adapter), flat, moments, version: 0, base: BaseLocation::Named(&named) }, folder)?;
     Ok(true)
+}
+
+/// The files of a model's folder that another program loads it by.
+fn model_files(folder: &Path) -> Result<Vec<String>, PolicyError> {
+    let entries = fs::read_dir(folder).map_err(|e| PolicyError::file(folder, e))?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let read = |name: &String| [".json", ".safetensors"].iter().any(|end| name.ends_with(end)) || FILES.contains(&&**name);
+    let mut names: Vec<String> = names.filter(|name| read(name) && name != TRAINED && !is_moments(name)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// What tells a file from others, without reading gigabytes: a small one's content, else its size and when it was written.
+fn stamp(path: &Path) -> Result<u64, PolicyError> {
+    let failed = |e| PolicyError::file(path, e);
+    let about = fs::metadata(path).map_err(failed)?;
+    if about.len() < 1 << 26 {
+        return fs::read(path).map(|content| bytes(&content)).map_err(failed);
+    }
+    let written = about.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    Ok(mix(about.len(), written.as_nanos() as u64))
+}
+
+/// The file `from` at `to`: the same one where the disk is the same, else a copy.
+fn share(from: &Path, to: &Path) -> Result<(), PolicyError> {
+    fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)).map_err(|e| PolicyError::file(to, e))
 }
 
 fn absolute(path: &Path) -> Result<String, PolicyError> {
