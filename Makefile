@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test wheel watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
+.PHONY: run test wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -102,6 +102,10 @@ bench-gpu: $(FETCH) .venv-parity/made-from
 # A wheel for Linux in dist/: the program, libduckdb and the Python packages, for environments that have PyTorch 2.11.
 wheel: build
 	scripts/wheel.sh dist
+
+# The wheel, a tarball, what they are made of, the changelog's section, and checksums, in dist/.
+release: build
+	scripts/release.sh dist
 
 # A run killed at 50 random instants ends, resumed, with the same bits.
 survive: build

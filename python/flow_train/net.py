@@ -2,6 +2,7 @@
 import contextlib, json, os, pathlib
 import torch
 import torch.distributed as dist
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -9,6 +10,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+# A critic's head, as flow's files have it; here it takes the place of the model's output matrix.
+VALUE_HEAD = "value_head.weight"
 CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 # Dropout of a base model changes what a token's probability is, so none is left; that of an adapter is asked for by name.
 DROPOUTS = ("attention_dropout", "hidden_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop", "dropout", "activation_dropout")
@@ -18,6 +21,20 @@ def full(tensor):
     """The whole of a tensor, on every rank."""
     tensor = tensor.detach()
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def head_in(folder):
+    """The value head in a folder, if there is one."""
+    for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            if VALUE_HEAD in file.keys():
+                return file.get_tensor(VALUE_HEAD).float()
+    return None
+
+
+def p_name(model, module):
+    """What a module of a model is called."""
+    return next(name for name, own in model.named_modules() if own is module)
 
 
 class States(torch.nn.Module):
@@ -35,6 +52,7 @@ class Net(torch.nn.Module):
         self.ask, self.device, self.vocabulary = ask, device, ask["vocabulary"]
         self.bf16 = ask["dtype"] == "bf16"
         self.learns_adapter = bool(ask.get("adapter") or ask.get("lora"))
+        self.values = ask.get("head") == "value"
         self.head_states = [States()]  # in a list, so that it is no submodule
         self.net = self.made()
         base = self.base()
@@ -57,6 +75,8 @@ class Net(torch.nn.Module):
                 if isinstance(getattr(part, name, None), float):
                     setattr(part, name, 0.0)
         config.use_cache = False
+        if self.values:
+            config.get_text_config().tie_word_embeddings = config.tie_word_embeddings = False
         # What is trained is kept in f32; a frozen base as it is computed in.
         kept = torch.bfloat16 if self.bf16 and self.learns_adapter else torch.float32
         options = dict(dtype=kept, attn_implementation="sdpa")
@@ -69,18 +89,32 @@ class Net(torch.nn.Module):
             for module in net.modules():
                 if isinstance(module, torch.nn.Dropout):
                     module.p = 0.0
-            return self.adapted(net, whole) if self.learns_adapter else net
+            if self.values:
+                head = torch.nn.Linear(net.config.get_text_config().hidden_size, 1, bias=False, dtype=torch.float32)
+                begun = head_in(self.ask["base"]) if whole else None
+                torch.nn.init.zeros_(head.weight) if begun is None else head.weight.data.copy_(begun)
+                net.set_output_embeddings(head)
+            net = self.adapted(net, whole) if self.learns_adapter else net
+            if self.values:
+                head.weight.requires_grad_(True)
+            return net
 
     def adapted(self, net, whole):
-        from peft import LoraConfig, PeftModel, get_peft_model
+        from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
 
         folder = self.ask.get("adapter")
-        if folder and whole:
+        if folder and whole and not self.values:
             return PeftModel.from_pretrained(net, folder, is_trainable=True)
         if folder:
             config = LoraConfig.from_pretrained(folder)
-            config.inference_mode = False
-            return get_peft_model(net, config)
+            config.inference_mode, config.modules_to_save = False, None
+            net = get_peft_model(net, config)
+            if whole:
+                weights = load_file(os.path.join(folder, ADAPTER))
+                head = weights.pop(f"base_model.model.{VALUE_HEAD}")
+                set_peft_model_state_dict(net, weights)
+                net.get_base_model().get_output_embeddings().weight.data.copy_(head)
+            return net
         lora = dict(self.ask["lora"])
         targets = lora["targets"] if lora["targets"] != ["all-linear"] else "all-linear"
         return get_peft_model(
@@ -111,7 +145,12 @@ class Net(torch.nn.Module):
     def trained(self):
         """The parameters that learn, by the names that a file has them under."""
         named = ((name.removeprefix("net."), p) for name, p in self.named_parameters() if p.requires_grad)
-        return {name.replace(".default.", "."): p for name, p in named}
+        return {self.filed(name.replace(".default.", ".")): p for name, p in named}
+
+    def filed(self, name):
+        """The name that a file has a parameter under: of a critic's head it is flow's."""
+        head = self.values and p_name(self.base(), self.base().get_output_embeddings()) + ".weight"
+        return name.removesuffix(head) + VALUE_HEAD if head and (name == head or name.endswith("." + head)) else name
 
     def forward(self, ids, at, token, temperature, mask, entropy, learns):
         """Of each choice its log-probability, the entropy, the slope and, where the loss has an entropy in it, cross and square: [5, choices]."""
@@ -138,6 +177,10 @@ class Net(torch.nn.Module):
             base._modules[base.base_model_prefix], stub.states = blocks, None
 
     def figures(self, states, token, temperature, mask, entropy):
+        if self.values:
+            head = self.base().get_output_embeddings()
+            value = head(states.to(head.weight.dtype))[:, 0].float()
+            return torch.stack([value, *torch.tensor([0.0, 1.0, 0.0, 0.0], device=value.device)[:, None].expand(4, len(value))])
         logits = self.logits(states).float()[:, : self.vocabulary] / temperature[:, None]
         if mask is not None:
             logits = logits + mask.to(logits.device)
@@ -160,6 +203,8 @@ class Net(torch.nn.Module):
     @torch.no_grad()
     def check(self):
         """Refuses a model whose logits aren't what its head makes of its last states."""
+        if self.values:
+            return
         ids = torch.arange(8, device=self.device)[None] % self.vocabulary
         base = self.base()
         states = getattr(base, base.base_model_prefix)(input_ids=ids, use_cache=False).last_hidden_state[0]
@@ -180,6 +225,9 @@ class Net(torch.nn.Module):
         if dist.get_rank():
             return
         folder = pathlib.Path(folder)
+        if not self.learns_adapter and self.values:
+            save_file(whole, folder / "model.safetensors", metadata={"format": "pt"})
+            return
         if not self.learns_adapter:
             self.net.save_pretrained(folder, state_dict=whole)
             return
@@ -189,6 +237,7 @@ class Net(torch.nn.Module):
         else:
             config = json.loads(json.dumps(self.net.peft_config["default"].to_dict(), default=lambda x: sorted(x) if isinstance(x, set) else str(x)))
             config["base_model_name_or_path"], config["inference_mode"] = self.ask["base"], True
+            config["modules_to_save"] = [VALUE_HEAD.removesuffix(".weight")] if self.values else None
             (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
 
     @torch.no_grad()
@@ -200,9 +249,11 @@ class Net(torch.nn.Module):
                 found = load_file(os.path.join(folder, ADAPTER))
             else:
                 found = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, use_safetensors=True).state_dict()
-            named = {name: "net." + name for name in found}
-            if self.learns_adapter:
-                named = {name: "net." + name.removesuffix(".weight") + ".default.weight" for name in found}
+                if self.values:
+                    begun = head_in(folder)
+                    found[VALUE_HEAD] = torch.zeros(1, self.config.hidden_size) if begun is None else begun
+            own = {self.filed(name.removeprefix("net.").replace(".default.", ".")): name for name, _ in self.named_parameters()}
+            named = {name: own.get(name, "net." + name) for name in found}
             weights = {named[name]: tensor for name, tensor in found.items()}
             missing = {name for name, p in self.named_parameters() if p.requires_grad} - set(weights)
             if missing:

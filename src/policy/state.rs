@@ -10,7 +10,7 @@ use super::products::choice;
 use super::remote::ExportedWeights;
 use super::room;
 use super::tensors::values;
-use super::trainer::{TrainedModel, TrainerWeights};
+use super::trainer::{self, TrainedModel, TrainerWeights};
 use super::update::local::{logprobs, LocalLearner};
 use super::update::parallel::{hash, Parallel};
 use super::update::passes::TrainingRow;
@@ -71,7 +71,9 @@ impl PolicyState {
                 ModelSettings::Load(load @ LoadModel { train: Some(train), .. }) => {
                     let ranks = hardware.ranks.filter(|_| train.torchrun.is_some());
                     let train = TrainSettings { torchrun: ranks.or(train.torchrun), ..(**train).clone() };
-                    let local = load.serve.is_none().then(|| VersionedModel::new(name, settings, words, seed, device)).transpose()?;
+                    // What a critic is asked the trainer answers: it has no second copy here.
+                    let plays = load.serve.is_none() && !trainer::critic(load)?;
+                    let local = plays.then(|| VersionedModel::new(name, settings, words, seed, device)).transpose()?;
                     let model = TrainedModel::open(name, load, &train, local.as_ref(), seed, hardware.device == DeviceChoice::Cpu)?;
                     state.trained.insert(name.clone(), model);
                     state.models.extend(local.map(|local| (name.clone(), local)));
@@ -150,9 +152,10 @@ impl PolicyState {
 
     fn model(&self, name: &str) -> Result<&VersionedModel, PolicyError> {
         let why = "a server generates for it and a trainer has its weights, so that it acts, learns and scores texts: for anything else leave `serve` out";
-        self.models.get(name).ok_or_else(|| match self.trained.contains_key(name) {
-            true => PolicyError::model(name, ModelFault::Train { why: why.into() }),
-            false => PolicyError::NoModel(name.into()),
+        let critic = "it learns in a trainer, which gives values of texts alone: to rank choices by it leave `train` out";
+        self.models.get(name).ok_or_else(|| match self.trained.get(name) {
+            Some(model) => PolicyError::model(name, ModelFault::Train { why: if model.values() { critic } else { why }.into() }),
+            None => PolicyError::NoModel(name.into()),
         })
     }
 
@@ -200,6 +203,14 @@ impl PolicyState {
     }
 
     pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        if let Some(weights) = self.in_trainer(name, Some(version)) {
+            let weights = weights?;
+            return if self.trained[name].values() {
+                weights.values(prompts)
+            } else {
+                Err(PolicyError::model(name, ModelFault::NoValueHead))
+            };
+        }
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
         let rows = prompts.iter().enumerate().map(|(i, e)| TrainingRow::value(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
         logprobs(&net, &rows, None, UpdateSettings::default().micro_batch, &self.alone())
@@ -325,8 +336,10 @@ impl PolicyState {
         if shared {
             return refuse("a run of several processes shares the work among these: leave `--hosts` out");
         }
-        if settings.objective == Objective::Value {
-            return refuse("a trainer has no value head");
+        match (settings.objective == Objective::Value, model.values()) {
+            (true, false) => return Err(PolicyError::model(&model.name, ModelFault::NoValueHead)),
+            (false, true) => return Err(PolicyError::model(&model.name, ModelFault::WritesNothing)),
+            _ => {}
         }
         let reference: Option<Box<dyn Tracer + '_>> = match settings.reference.as_deref() {
             _ if settings.kl == 0.0 => None,

@@ -167,6 +167,50 @@ fn a_trainer_learns_what_libtorch_learns() {
     }
 }
 
+/// A critic's values before and after two updates, whole and by an adapter, on one rank and on two; and the same from the files that the trainer saved.
+#[test]
+#[ignore = "needs PyTorch, transformers and peft: make train-parity"]
+fn a_critic_in_a_trainer_values_what_libtorch_values() {
+    let lora = LoraSettings { rank: 4, alpha: 8.0, dropout: 0.0, targets: vec!["all-linear".into()] };
+    let mut random = Random::new(9);
+    let mut numbers = |n: usize| (0..n).map(|_| random.unit() as f32 - 0.5).collect::<Vec<f32>>();
+    let row = |i: usize| (0..3 + i % 5).map(|j| 3 + (37 * i + 11 * j) as u32 % 250).collect::<Vec<u32>>();
+    let rows = (0..12).map(|i| {
+        let (prompt, response) = (row(i), row(3 * i));
+        let tokens = response.len();
+        Example { prompt, response, values: numbers(tokens), targets: numbers(tokens), ..Default::default() }
+    });
+    let rows: Vec<Example> = rows.collect();
+    let asked: Vec<Example> = rows.iter().map(|row| Example { response: vec![], ..row.clone() }).collect();
+    for (model, ranks, lora) in [("llama-tied", 1, None), ("qwen2", 2, None), ("qwen3", 1, Some(&lora)), ("llama-tied", 2, Some(&lora))] {
+        let own =
+            LoadModel { load: folder(model).display().to_string(), head: Some(Head::Value), lora: lora.cloned(), ..Default::default() };
+        let policies = [ModelSettings::Load(own.clone()), train(torchrun(ranks), &own)].map(start);
+        let folder = tempfile::tempdir().unwrap();
+        let begun = folder.path().join("start");
+        policies[0].save("actor", &begun).unwrap();
+        policies.iter().for_each(|policy| drop(policy.load("actor", &begun).unwrap()));
+        let settings = UpdateSettings { objective: Objective::Value, lr: 1e-2, eps: 1e-3, epochs: 2, micro_batch: 5, ..Default::default() };
+        for version in 0..2 {
+            let [here, there] = policies.each_ref().map(|policy| policy.values("actor", version, asked.clone()).unwrap().concat());
+            let difference = here.iter().zip(&there).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            let largest = here.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+            assert!(
+                here.len() == 12 && difference < 1e-5 && (version == 0 || largest > 1e-3),
+                "{model}, {version}: {difference:.1e} of {largest}"
+            );
+            let [ours, theirs] = policies.each_ref().map(|policy| policy.update("actor", rows.clone(), &settings).unwrap());
+            assert!((ours.loss - theirs.loss).abs() < 1e-5 && (ours.grad_norm - theirs.grad_norm).abs() < 1e-4, "{model}");
+        }
+        let difference = apart(&weights(&policies[0]), &weights(&policies[1]));
+        assert!(difference < 1e-5, "{model}, {ranks} ranks: {difference:.1e}");
+        let saved = folder.path().join("saved");
+        policies[1].save("actor", &saved).unwrap();
+        policies[0].load("actor", &saved).unwrap();
+        assert!(policies[1].generate("actor", 2, vec![Request { prompt: vec![5], ..Default::default() }], Sampling::default()).is_err());
+    }
+}
+
 /// A run of two ranks goes on with one, and the other way round, from the files that were saved.
 #[test]
 #[ignore = "needs PyTorch, transformers and peft: make train-parity"]
@@ -264,7 +308,6 @@ fn what_cannot_be_trained_there_is_said() {
     let both = TrainSettings { address: Some("127.0.0.1:1".into()), ..torchrun(2) };
     assert!(said(train(both, &own)).1.to_string().contains("either `torchrun` or `address`"));
     for (setting, model) in [
-        ("head", LoadModel { head: Some(Head::Value), ..own.clone() }),
         ("base", LoadModel { base: Base::Int8, lora: Some(LoraSettings::default()), ..own.clone() }),
         ("act", LoadModel { act: Act::Int8, ..own.clone() }),
     ] {

@@ -75,7 +75,16 @@ impl TrainerWeights<'_> {
         self.logprobs(&rows, temperature, UpdateSettings::default().micro_batch)
     }
 
-    /// The log-probability of each response token of `rows`.
+    /// A critic's value before each response token of rows that aren't checked yet; without a response, at the end of the prompt.
+    ///
+    /// # Errors
+    /// [`PolicyError::Row`] with the first row that can't be read.
+    pub fn values(&self, rows: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let rows = rows.iter().enumerate().map(|(i, row)| TrainingRow::value(i, row, &self.model.limits)).collect::<Result<Vec<_>, _>>()?;
+        self.logprobs(&rows, None, UpdateSettings::default().micro_batch)
+    }
+
+    /// The log-probability of each response token of `rows`, or a critic's values.
     ///
     /// # Errors
     /// If a row can't be read, or the trainer fails.

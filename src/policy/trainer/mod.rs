@@ -104,9 +104,6 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, P
     let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
     Ok(match () {
         () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
-        () if load.head == Some(Head::Value) => {
-            Some(("head", "a trainer has no value head: leave `train` out, so that the critic learns here"))
-        }
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
         () if load.act != Act::Own => Some(("act", "what acts is what the trainer computes: leave `act` out")),
         () if checkpoint::gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
@@ -116,6 +113,18 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, P
         () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
         () => None,
     })
+}
+
+/// Whether it is a critic: `head` says so, or its files.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn critic(load: &LoadModel) -> Result<bool, PolicyError> {
+    let Places { base, adapter } = places(load)?;
+    let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
+    let learnt = adapter.map(|folder| read::<Value>(&folder.join(adapter::CONFIG))).transpose()?;
+    let beside = learnt.is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| !saved.is_empty()));
+    Ok(load.head == Some(Head::Value) || stored || beside)
 }
 
 /// Where its weights lie.
@@ -146,6 +155,7 @@ impl TrainedModel {
             return Err(PolicyError::model(name, ModelFault::Train { why: why.into() }));
         }
         let Places { base, adapter } = places(load)?;
+        let critic = critic(load)?;
         let tokenizer = local.map_or_else(|| checkpoint::tokenizer(&base), |local| Ok(local.tokenizer.clone()))?;
         let seed = mix(seed, text(name));
         let passing = Passing::new(train.folder.as_deref())?;
@@ -153,7 +163,7 @@ impl TrainedModel {
         let adapter = match local.filter(|local| local.start.adapter().is_some()) {
             // Both begin with the same numbers.
             Some(local) => local.save(&begun).map(|()| Some(begun))?,
-            None if adapter.is_none() && load.lora.is_some() => fresh(load, &base, seed, &begun)?.then_some(begun),
+            None if adapter.is_none() && load.lora.is_some() && !critic => fresh(load, &base, seed, &begun)?.then_some(begun),
             None => adapter,
         };
         let mut connection = Connection::open(name, train, cpu)?;
@@ -166,6 +176,7 @@ impl TrainedModel {
             "gradient_checkpointing": train.gradient_checkpointing,
             "tokens": train.tokens,
             "seed": seed >> 1,
+            "head": if critic { "value" } else { "language" },
             "vocabulary": tokenizer.vocab_size(),
         });
         let opened = connection.ask(ask, &[], 0)?.0;
@@ -174,7 +185,7 @@ impl TrainedModel {
             let what = "its answer to `open` has no `context` or no `width`".into();
             return Err(PolicyError::model(name, ModelFault::Trainer { what }));
         };
-        let sizes = Sizes { vocab: tokenizer.vocab_size(), context, width, value: false, cached: 0 };
+        let sizes = Sizes { vocab: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
         let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
         let first = adapter.clone().unwrap_or_else(|| base.clone());
         Ok(TrainedModel {
@@ -195,6 +206,11 @@ impl TrainedModel {
 
     fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>), PolicyError> {
         self.connection.borrow_mut().ask(request, payload, bytes)
+    }
+
+    /// Whether it is a critic.
+    pub fn values(&self) -> bool {
+        self.limits.sizes.value
     }
 
     /// The newest version.
@@ -245,6 +261,11 @@ impl TrainedModel {
             // A model's configuration and tokenizer are what they were.
             for name in FILES.iter().chain([&CONFIG]).filter(|name| !self.adapted && self.base.join(name).exists()) {
                 fs::copy(self.base.join(name), to.join(name)).map_err(|e| PolicyError::file(&to.join(name), e))?;
+            }
+            if !self.adapted && self.limits.sizes.value {
+                let mut config: Value = read(&to.join(CONFIG))?;
+                config["value_head"] = true.into();
+                json(&to.join(CONFIG), &config)?;
             }
             json(&to.join(TRAINED), &TrainingProgress { version, steps: self.steps.get() })
         })

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Puts a release into FOLDER: the wheel, a tarball of the program without PyTorch, the list of what it is made of (CycloneDX), this version's section of the
+# changelog, and the SHA-256 of each: scripts/release.sh FOLDER. `make release` builds the program before.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=$1 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+name=flow-$version-x86_64-linux stage=target/wheel
+fetched() { sed -n 's/^version=\([0-9.]*[0-9]\).*/\1/p' "scripts/get-$1.sh"; }
+rm -rf "$out" && mkdir -p "$out"
+scripts/wheel.sh "$out"
+# The same files as in the wheel: `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib flow-.../bin/flow`.
+tree=target/release-tree/$name
+rm -rf target/release-tree && mkdir -p "$tree"
+cp -r $stage/src/flow_rl/bin $stage/src/flow_rl/lib $stage/src/flow_rl/share "$tree"
+mkdir "$tree/python" && cp -r $stage/src/flow_env $stage/src/flow_train $stage/src/flow_runs "$tree/python"
+cp LICENSE README.md CHANGELOG.md "$tree"
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C target/release-tree -cz -f "$out/$name.tar.gz" "$name"
+cargo metadata --locked --format-version 1 | python3 scripts/sbom.py "libduckdb@$(fetched duckdb)" "libtorch@$(fetched libtorch)" > "$out/flow-$version.cdx.json"
+# A version that isn't named yet has what is called unreleased.
+awk -v version="$version" '/^## /{ on = $2 == version || $2 == "["version"]"; if ($2 == "Unreleased" && !found) { on = 1 } if (on) found = 1 } on' CHANGELOG.md > "$out/changes-$version.md"
+(cd "$out" && sha256sum -- * > SHA256SUMS && cat SHA256SUMS)
