@@ -189,7 +189,9 @@ fn a_critic_in_a_trainer_values_what_libtorch_values() {
         let folder = tempfile::tempdir().unwrap();
         let begun = folder.path().join("start");
         policies[0].save("actor", &begun).unwrap();
-        policies.iter().for_each(|policy| drop(policy.load("actor", &begun).unwrap()));
+        for policy in &policies {
+            policy.load("actor", &begun).unwrap();
+        }
         let settings = UpdateSettings { objective: Objective::Value, lr: 1e-2, eps: 1e-3, epochs: 2, micro_batch: 5, ..Default::default() };
         for version in 0..2 {
             let [here, there] = policies.each_ref().map(|policy| policy.values("actor", version, asked.clone()).unwrap().concat());

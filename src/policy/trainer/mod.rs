@@ -163,7 +163,7 @@ impl TrainedModel {
         let adapter = match local.filter(|local| local.start.adapter().is_some()) {
             // Both begin with the same numbers.
             Some(local) => local.save(&begun).map(|()| Some(begun))?,
-            None if adapter.is_none() && load.lora.is_some() && !critic => fresh(load, &base, seed, &begun)?.then_some(begun),
+            None if adapter.is_none() && load.lora.is_some() => fresh(load, critic, &base, seed, &begun)?.then_some(begun),
             None => adapter,
         };
         let mut connection = Connection::open(name, train, cpu)?;
@@ -321,16 +321,21 @@ impl TrainedModel {
     }
 }
 
-/// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt here. Gives whether it is known.
-fn fresh(load: &LoadModel, base: &Path, seed: u64, folder: &Path) -> Result<bool, PolicyError> {
+/// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt here. Gives whether that was done.
+fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) -> Result<bool, PolicyError> {
     let Some(lora) = &load.lora else { return Ok(false) };
     let stored = match checkpoint::open(base) {
         Ok(stored) => stored,
         Err(PolicyError::File { fault: FileFault::Unsupported(_), .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
+    if stored.values() {
+        // Its head is learnt on from what it is.
+        return Ok(false);
+    }
+    let head = critic.then(|| stored.architecture.sizes().width);
     let adapter =
-        Adapter::new(Lora::new(lora), &stored.architecture.layout(), None).map_err(|fault| PolicyError::at(base, fault.into()))?;
+        Adapter::new(Lora::new(lora), &stored.architecture.layout(), head).map_err(|fault| PolicyError::at(base, fault.into()))?;
     let flat = Tensor::from_slice(&adapter.layout().random(mix(seed, text("adapter"))));
     let moments = Moments::new(&flat);
     let named = base.display().to_string();
