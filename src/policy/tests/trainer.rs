@@ -88,6 +88,10 @@ fn cases() -> Vec<(String, UpdateSettings)> {
     add("dual clip", UpdateSettings { dual_clip: Some(1.01), clip: 0.01, clip_high: Some(0.02), ..base.clone() });
     add("CISPO", UpdateSettings { surrogate: Surrogate::Cispo, clip: 0.01, clip_high: Some(0.02), ..base.clone() });
     add("SAPO", UpdateSettings { surrogate: Surrogate::Sapo, ..base.clone() });
+    let rows = Aggregation::SeqMeanTokenMean;
+    add("GMPO", UpdateSettings { surrogate: Surrogate::Gmpo, clip: 0.01, aggregation: rows, ..base.clone() });
+    add("DPPO", UpdateSettings { surrogate: Surrogate::Dppo, region: TrustRegion::Kl, clip: 0.001, ..base.clone() });
+    add("off-policy mask", UpdateSettings { mask_drift: Some(0.001), ..base.clone() });
     add("recomputed", UpdateSettings { old: Some(RatioDenominator::Recomputed), truncate: 1.05, ..base.clone() });
     for (mask_unit, mask_from) in
         [(MaskUnit::Token, MaskFrom::Current), (MaskUnit::Row, MaskFrom::Current), (MaskUnit::Token, MaskFrom::Start)]

@@ -1,57 +1,45 @@
-//! The loss of each token, as small functions on vectors of one value a token. Formulas: PPO (Schulman et al. 2017),
-//! dual clip (Ye et al. 2020, equation 5), asymmetric clip (DAPO, Yu et al. 2025), estimates of a divergence (Schulman 2020).
+//! The parts of the loss of each token, as small functions on vectors of one value a token: ratios, REINFORCE, values, divergences (Schulman
+//! 2020), weights. How a ratio and an advantage become a loss stands in [`super::surrogate`].
 
 use super::settings::{Aggregation, KlKind};
 use tch::{Kind, Tensor};
 
 /// How far the logarithm of a ratio may go; from there on k3 goes straight on.
-const LOG_RATIO: f64 = 20.0;
+pub(super) const LOG_RATIO: f64 = 20.0;
 
 /// exp(clamp(new - old)).
 pub fn ratio(new: &Tensor, old: &Tensor) -> Tensor {
     (new - old).clamp(-LOG_RATIO, LOG_RATIO).exp()
 }
 
+/// The tokens of some rows: which of `count` rows each is in, and 1 where it takes part, else 0.
+pub struct Rows {
+    /// The row of each token, `[tokens]`.
+    pub place: Tensor,
+    /// Whether it takes part, `[tokens]`.
+    pub part: Tensor,
+    /// How many rows there are.
+    pub count: i64,
+}
+
+impl Rows {
+    /// The mean of `values` over the tokens of a row that take part, at each of its tokens.
+    pub fn mean(&self, values: &Tensor) -> Tensor {
+        let none = Tensor::zeros([self.count], (Kind::Float, values.device()));
+        let mean = none.index_add(0, &self.place, &(values * &self.part)) / none.index_add(0, &self.place, &self.part);
+        mean.index_select(0, &self.place)
+    }
+}
+
 /// The geometric mean of each row's token ratios, at each of its tokens: s = exp(mean of new - old) over the tokens that take part
-/// (GSPO, Zheng et al. 2025, Eq. 7). `rows` says for each token which of `count` rows it is in, `part` is 1 where it takes part, else 0.
-pub fn sequence_ratio(new: &Tensor, old: &Tensor, rows: &Tensor, part: &Tensor, count: i64) -> Tensor {
-    let none = Tensor::zeros([count], (Kind::Float, new.device()));
-    let mean = none.index_add(0, rows, &((new - old) * part)) / none.index_add(0, rows, part);
-    mean.clamp(-LOG_RATIO, LOG_RATIO).exp().index_select(0, rows)
+/// (GSPO, Zheng et al. 2025, Eq. 7).
+pub fn sequence_ratio(new: &Tensor, old: &Tensor, rows: &Rows) -> Tensor {
+    rows.mean(&(new - old)).clamp(-LOG_RATIO, LOG_RATIO).exp()
 }
 
 /// min(exp(clamp(start - acted)), truncate): how much likelier the weights that the update starts from make a token than those that acted.
 pub fn importance(start: &Tensor, acted: &Tensor, truncate: f64) -> Tensor {
     ratio(start, acted).clamp_max(truncate)
-}
-
-/// The policy loss, and whether the clipped branch decided:
-/// m = max(-A ratio, -A clamp(ratio, 1 - low, 1 + high)), and where A < 0 and a `dual` clip c is set the lesser of m and -A c.
-pub fn policy(ratio: &Tensor, advantage: &Tensor, low: f64, high: f64, dual: Option<f64>) -> (Tensor, Tensor) {
-    let against = -advantage;
-    let unclipped = &against * ratio;
-    let clipped_loss = &against * ratio.clamp(1.0 - low, 1.0 + high);
-    let clipped = clipped_loss.gt_tensor(&unclipped);
-    let loss = unclipped.maximum(&clipped_loss);
-    let Some(dual) = dual else { return (loss, clipped) };
-    let bounded = loss.minimum(&(&against * dual));
-    (bounded.where_self(&advantage.lt(0.0), &loss), clipped)
-}
-
-/// CISPO's loss (MiniMax-M1, arXiv 2506.13585), and whether the ratio was clipped: -clamp(ratio, 1 - low, 1 + high) A log pi, where no gradient goes through
-/// the ratio.
-pub fn cispo(new: &Tensor, ratio: &Tensor, advantage: &Tensor, low: f64, high: f64) -> (Tensor, Tensor) {
-    let ratio = ratio.detach();
-    let bounded = ratio.clamp(1.0 - low, 1.0 + high);
-    let clipped = bounded.not_equal_tensor(&ratio);
-    (-(bounded * advantage) * new, clipped)
-}
-
-/// SAPO's loss (arXiv 2511.20347): -4 / tau sigmoid(tau (ratio - 1)) A, with `gate` as tau where A > 0 and `gate_below` elsewhere. Nothing is clipped.
-pub fn sapo(ratio: &Tensor, advantage: &Tensor, gate: f64, gate_below: f64) -> (Tensor, Tensor) {
-    let tau = advantage.gt(0.0).to_kind(Kind::Float) * (gate - gate_below) + gate_below;
-    let value = ((ratio - 1.0) * &tau).sigmoid() * 4.0 / tau;
-    (-(value * advantage), ratio.detach().zeros_like())
 }
 
 /// The loss of each token of rows that are learnt by REINFORCE, `[tokens]`: -(beta A - kl (L_q - L_p)) log q, where L is the row's log-probability
@@ -146,49 +134,6 @@ pub fn weight(aggregation: Aggregation, length: usize, turns: usize, written: us
 mod tests {
     use super::*;
 
-    fn policy_at(advantage: f32, r: f64, high: f64, dual: f64) -> f64 {
-        let t = |x: f32| Tensor::from_slice(&[x]);
-        policy(&ratio(&t(r.ln() as f32), &t(0.0)), &t(advantage), 0.2, high, Some(dual)).0.double_value(&[0])
-    }
-
-    /// The loss of one token with log-probability ln r where it was 0, and its derivative by the log-probability.
-    fn at(advantage: f32, r: f64, loss: impl Fn(&Tensor, &Tensor, &Tensor) -> (Tensor, Tensor)) -> (f64, f64, bool) {
-        let new = Tensor::from_slice(&[r.ln() as f32]).set_requires_grad(true);
-        let (loss, clipped) = loss(&new, &ratio(&new, &Tensor::from_slice(&[0f32])), &Tensor::from_slice(&[advantage]));
-        loss.sum(None).backward();
-        (loss.double_value(&[0]), new.grad().double_value(&[0]), clipped.to_kind(Kind::Float).double_value(&[0]) == 1.0)
-    }
-
-    /// CISPO: a ratio of 1.5 counts as 1.2, and the token still learns: -1.2 * 2 * ln 1.5, by the log-probability -2.4. Of PPO's loss the derivative is 0 there.
-    /// SAPO: at a ratio of 1 the gate is 2 / tau and its slope 1. At 1.5 sigmoid(0.5) is 0.622459: -4 * 0.622459 and -4 * 0.622459 * 0.377541 * 1.5.
-    #[test]
-    fn other_surrogates_as_worked_by_hand() {
-        let close = |(loss, slope, clipped): (f64, f64, bool), wanted: (f64, f64, bool)| {
-            assert!((loss - wanted.0).abs() < 1e-5 && (slope - wanted.1).abs() < 1e-5 && clipped == wanted.2, "{loss} {slope} {clipped}");
-        };
-        let cispo = |low: f64| move |new: &Tensor, ratio: &Tensor, a: &Tensor| cispo(new, ratio, a, low, 0.2);
-        close(at(2.0, 1.5, cispo(0.2)), (-0.973116, -2.4, true));
-        close(at(-1.0, 0.5, cispo(0.2)), (-0.554518, 0.8, true));
-        close(at(-1.0, 0.5, cispo(1.0)), (-0.346574, 0.5, false));
-        close(at(2.0, 1.5, |_, ratio, a| policy(ratio, a, 0.2, 0.2, None)), (-2.4, 0.0, true));
-        let sapo = |_: &Tensor, ratio: &Tensor, a: &Tensor| sapo(ratio, a, 1.0, 1.05);
-        close(at(1.0, 1.0, sapo), (-2.0, -1.0, false));
-        close(at(-1.0, 1.0, sapo), (2.0 / 1.05, 1.0, false));
-        close(at(1.0, 1.5, sapo), (-2.489837, -1.410022, false));
-    }
-
-    #[test]
-    fn policy_loss_as_worked_by_hand() {
-        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-5, "{a} is not {b}");
-        close(policy_at(1.0, 1.5, 0.28, 3.0), -1.28);
-        close(policy_at(-1.0, 0.5, 0.28, 3.0), 0.8);
-        close(policy_at(-1.0, 5.0, 0.28, 3.0), 3.0);
-        close(policy_at(-1.0, 5.0, 0.28, 10.0), 5.0);
-        close(policy_at(1.0, 0.5, 0.2, 3.0), -0.5);
-        let t = |x: f32| Tensor::from_slice(&[x]);
-        close(policy(&t(5.0), &t(-1.0), 0.2, 0.2, None).0.double_value(&[0]), 5.0);
-    }
-
     #[test]
     fn divergences_as_worked_by_hand() {
         let t = |x: f32| Tensor::from_slice(&[x]);
@@ -244,18 +189,14 @@ mod tests {
     fn a_sequence_ratio_is_a_geometric_mean() {
         // Row 0 has token ratios 4, 1 and a masked 7; row 1 has 1/4 alone.
         let new = Tensor::from_slice(&[4f32.ln(), 0.0, 7f32.ln(), 0.25f32.ln()]).set_requires_grad(true);
-        let (rows, part) = (Tensor::from_slice(&[0i64, 0, 0, 1]), Tensor::from_slice(&[1f32, 1.0, 0.0, 1.0]));
-        let ratio = sequence_ratio(&new, &new.zeros_like().detach(), &rows, &part, 2);
+        let rows = Rows { place: Tensor::from_slice(&[0i64, 0, 0, 1]), part: Tensor::from_slice(&[1f32, 1.0, 0.0, 1.0]), count: 2 };
+        let ratio = sequence_ratio(&new, &new.zeros_like().detach(), &rows);
         let values = |t: &Tensor| (0..4).map(|i| t.double_value(&[i])).collect::<Vec<_>>();
         let close = |t: &Tensor, expected: [f64; 4]| assert!(values(t).iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{t:?}");
         close(&ratio, [2.0, 2.0, 2.0, 0.25]);
         // The gradient of s by a token's log-probability is s / length: row 0 stands once for each of its three tokens, row 1 once.
         let gradient = Tensor::run_backward(&[ratio.sum(None)], &[&new], false, false);
         close(&gradient[0], [3.0, 3.0, 0.0, 0.25]);
-        // Advantages 1 and -1, clips 0.2 and 0.28: both rows are clipped, -1.28 and 0.8.
-        let (loss, clipped) = policy(&ratio, &Tensor::from_slice(&[1f32, 1.0, 1.0, -1.0]), 0.2, 0.28, Some(3.0));
-        close(&loss, [-1.28, -1.28, -1.28, 0.8]);
-        close(&clipped.to_kind(Kind::Double), [1.0; 4]);
     }
 
     #[test]

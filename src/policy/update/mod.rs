@@ -12,6 +12,7 @@ pub mod passes;
 pub mod report;
 mod schedule;
 pub mod settings;
+mod surrogate;
 mod terms;
 mod trace;
 

@@ -64,6 +64,23 @@ pub enum Surrogate {
     /// A gate in place of the clip, 4 / tau sigmoid(tau (ratio - 1)), times the advantage (SAPO, arXiv 2511.20347): its slope is 1 at a ratio of 1, and falls on
     /// either side.
     Sapo,
+    /// The geometric mean of a row's ratios, each clipped beforehand, times the advantage (GMPO, arXiv 2507.20673). `clip` and `clip_high` bound the
+    /// logarithm of a ratio, 0.4 each in the paper. A mean over rows: `aggregation: seq_mean_token_mean`.
+    Gmpo,
+    /// The ratio times the advantage, without a clip. A token is masked whose probability has gone the way of its advantage by more than `clip_high`
+    /// upwards or `clip` downwards, measured by `region` (DPPO, arXiv 2602.04879; prime-rl's default loss, with 0.2).
+    Dppo,
+}
+
+/// How far a token's probability has gone from the old one, for `surrogate: dppo`: DPPO has both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TrustRegion {
+    /// The difference of the two probabilities (DPPO-Binary-TV).
+    #[default]
+    Tv,
+    /// The divergence, in nats, between the old choice of this token or any other and the new one (DPPO-Binary-KL).
+    Kl,
 }
 
 /// The log-probabilities that a ratio divides by.
@@ -163,7 +180,7 @@ pub enum Schedule {
 fn only_where_read() -> Value {
     let equals = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
     let unread = |keys: &[&str]| json!({ "properties": keys.iter().map(|key| (key.to_string(), json!(false))).collect::<Map<_, _>>() });
-    let acted = ["surrogate", "ratio", "old", "truncate", "dual_clip", "mask_below", "mask_unit", "mask_from"];
+    let acted = ["surrogate", "ratio", "old", "truncate", "dual_clip", "region", "mask_drift", "mask_below", "mask_unit", "mask_from"];
     json!([
         { "if": equals("objective", "sft"), "then": unread(&acted) },
         { "if": equals("objective", "value"), "then": unread(&[&acted[..], &["tokens", "entropy"]].concat()) },
@@ -177,6 +194,11 @@ fn only_where_read() -> Value {
         { "if": { "not": equals("old", "recomputed") }, "then": unread(&["truncate"]) },
         { "if": equals("surrogate", "cispo"), "then": unread(&["dual_clip"]) },
         { "if": equals("surrogate", "sapo"), "then": unread(&["clip", "clip_high", "dual_clip"]), "else": unread(&["gate", "gate_below"]) },
+        { "if": equals("surrogate", "gmpo"), "then": { "allOf": [
+            unread(&["ratio", "dual_clip"]),
+            { "properties": { "aggregation": { "const": "seq_mean_token_mean" } }, "required": ["aggregation"] },
+        ] } },
+        { "if": equals("surrogate", "dppo"), "then": unread(&["ratio", "dual_clip"]), "else": unread(&["region"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
         { "if": { "anyOf": [equals("schedule", "linear"), equals("schedule", "cosine")] },
           "then": { "required": ["decay_steps"] }, "else": unread(&["decay_steps", "lr_end"]) },
@@ -219,6 +241,8 @@ pub struct UpdateSettings {
     /// tau where it isn't: 1.05 in the paper, so that such tokens are let go of sooner.
     #[schemars(range(min = 0.01))]
     pub gate_below: f64,
+    /// How `surrogate: dppo` measures how far a token's probability has gone.
+    pub region: TrustRegion,
     /// What is clipped: each token's ratio, or one ratio a row.
     pub ratio: RatioKind,
     /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out: recorded ones,
@@ -281,6 +305,11 @@ pub struct UpdateSettings {
     pub mask_unit: MaskUnit,
     /// By which weights a token is improbable, and what it is left out of.
     pub mask_from: MaskFrom,
+    /// Tokens with a negative advantage are masked, out of the policy's term alone, in a row that became less likely than when it was sampled by more
+    /// than this: by the mean over its tokens of log acted - log new (DeepSeek-V3.2, off-policy sequence masking). Their share counts as clipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub mask_drift: Option<f64>,
     /// Which response tokens take part (in the loss, the KL term, any mean): all, or those that were chosen among several. By `chosen` a row
     /// in which nothing was has the reason `forced`.
     pub tokens: CountedTokens,
@@ -364,6 +393,7 @@ impl Default for UpdateSettings {
             surrogate: Surrogate::Clip,
             gate: 1.0,
             gate_below: 1.05,
+            region: TrustRegion::Tv,
             ratio: RatioKind::Token,
             old: None,
             truncate: 2.0,
@@ -383,6 +413,7 @@ impl Default for UpdateSettings {
             mask_below: None,
             mask_unit: MaskUnit::Token,
             mask_from: MaskFrom::Current,
+            mask_drift: None,
             tokens: CountedTokens::All,
             micro_batch: 64,
             micro_tokens: None,

@@ -1,10 +1,11 @@
 //! The terms of the loss in one pass, by objective: a value a token.
 
 use super::batch::UpdateBatch;
-use super::loss;
+use super::loss::{self, Rows};
 use super::outputs::TokenOutputs;
 use super::passes::Pass;
-use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind, Surrogate};
+use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
+use super::surrogate::{self, SurrogateInput};
 use crate::policy::tensors::indices;
 use crate::policy::Example;
 use tch::{Device, Kind, Tensor};
@@ -109,9 +110,10 @@ impl PassTokens<'_> {
         let acted = if imitates { new.detach() } else { self.own(&|row| batch.examples[row].logprobs.clone()) };
         let start = batch.start.as_ref().filter(|_| settings.recomputes()).map(|start| self.own(&|row| start[row].clone()));
         let old = start.as_ref().unwrap_or(&acted);
+        let rows = &Rows { place: self.place(), part: self.part(), count: self.pass.rows.len() as i64 };
         let ratio = match settings.ratio {
             RatioKind::Token => loss::ratio(&new, old),
-            RatioKind::Sequence => loss::sequence_ratio(&new, old, &self.place(), &self.part(), self.pass.rows.len() as i64),
+            RatioKind::Sequence => loss::sequence_ratio(&new, old, rows),
         };
         let (mut loss, clipped) = if imitates {
             (-&new, new.zeros_like())
@@ -120,12 +122,8 @@ impl PassTokens<'_> {
                 Example { advantages, advantage, .. } if advantages.is_empty() => vec![*advantage; batch.rows[row].len()],
                 Example { advantages, .. } => advantages.clone(),
             });
-            let (low, high) = (settings.clip, settings.clip_high.unwrap_or(settings.clip));
-            match settings.surrogate {
-                Surrogate::Clip => loss::policy(&ratio, &advantage, low, high, settings.dual_clip),
-                Surrogate::Cispo => loss::cispo(&new, &ratio, &advantage, low, high),
-                Surrogate::Sapo => loss::sapo(&ratio, &advantage, settings.gate, settings.gate_below),
-            }
+            let tokens = SurrogateInput { new: &new, old, acted: &acted, ratio: &ratio, advantage: &advantage, rows };
+            surrogate::loss(&tokens, settings)
         };
         let masked = self.masked(&new);
         if let Some(masked) = &masked {
