@@ -148,6 +148,7 @@ pub const COLUMNS: &[Column] = &[
     column("return", Kind::F32, "the value that the advantage compares: a return, a reward, an estimate by a critic, or an advantage made upstream"),
     column("baseline", Kind::F32, "what was subtracted from the return"),
     column("scale", Kind::F32, "what the difference was divided by"),
+    column("running", Kind::F32, "the running mean of the group after the iteration, by `baseline: ema`"),
     column("advantage", Kind::F32, "the advantage"),
     column("value_target", Kind::F32, "what the critic should have expected, by `of: gae`: the estimate in `return`, plus `value`"),
     column("token_advantages", Kind::F32List, "the advantage of each response token, by `of: token_gae`, `token_return` or `iql`; empty where the row's own counts for all of them"),

@@ -1,7 +1,7 @@
 //! Advantages: the value of a row, compared with its group.
 
 use super::columns::Columns;
-use super::conventions::{Baseline, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
+use super::conventions::{Baseline, Ema, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
 use super::estimator::EstimatorInput;
 use super::settings::AdvantageSettings;
 use crate::seed::mix;
@@ -47,6 +47,8 @@ pub struct Advantages {
     pub advantage: Vec<f32>,
     /// Whether the row is trained on.
     pub used: Vec<RowStatus>,
+    /// The running mean of its group after the iteration, by `baseline: ema`; else empty.
+    pub running: Vec<f32>,
 }
 
 /// Stage 1, with whole trajectories on hand: the value of each row, by the estimator that `settings.of` names.
@@ -94,19 +96,30 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
         scale: Vec::with_capacity(values.len()),
         advantage: Vec::with_capacity(values.len()),
         used: Vec::with_capacity(values.len()),
+        running: Vec::new(),
     };
     for (i, (value, group)) in values.iter().zip(groups.index()).enumerate() {
         let sums = &sums[*group as usize];
         let GroupTerms { mut baseline, mut scale, alone } = share(sums, settings);
         let dropped = columns.dropped(i);
+        if settings.baseline == Baseline::Ema {
+            // In f32, as it is logged: a resumed run goes on from the log.
+            let (before, after) = (columns.running(i), running(columns.running(i), sums, settings.decay) as f32);
+            baseline = if settings.ema == Ema::Before { before } else { f64::from(after) };
+            result.running.push(after);
+        }
         if dropped {
             (baseline, scale) = (*value, 1.0);
-        } else if alone && settings.singleton != Singleton::Raw || sums.all_equal() && settings.baseline != Baseline::None {
+        } else if alone && settings.singleton != Singleton::Raw || sums.all_equal() && settings.baseline.within() {
             // Nobody to compare with, or nothing but rounding to compare.
             baseline = *value;
-        } else if !alone && settings.baseline == Baseline::LeaveOneOut {
+        } else if !alone && matches!(settings.baseline, Baseline::LeaveOneOut | Baseline::SecondBest) {
             let own = members.as_ref().map_or((*value, count(i)), |members| (members.of_row(i), 1.0));
-            baseline = sums.mean_without(own.0, own.1);
+            baseline = match settings.baseline {
+                Baseline::LeaveOneOut => sums.mean_without(own.0, own.1),
+                _ if own.0 > sums.second_best() => sums.second_best(),
+                _ => *value,
+            };
         }
         result.baseline.push(baseline as f32);
         result.scale.push(scale as f32);
@@ -124,8 +137,17 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
     result
 }
 
+/// A running mean after an iteration: decay * before + (1 - decay) * mean, and as before where the iteration has no value.
+fn running(before: f64, sums: &Sums, decay: f64) -> f64 {
+    if sums.members() == 0 {
+        before
+    } else {
+        decay * before + (1.0 - decay) * sums.mean()
+    }
+}
+
 fn share(sums: &Sums, settings: &AdvantageSettings) -> GroupTerms {
-    let compared = settings.baseline != Baseline::None || settings.scale != Scale::None;
+    let compared = settings.baseline.within() || settings.scale != Scale::None;
     if compared && sums.members() < 2 {
         return GroupTerms { baseline: 0.0, scale: 1.0, alone: true };
     }

@@ -22,6 +22,8 @@ pub struct Columns<'a> {
     pub turn: &'a [u64],
     /// Whether the row is the last turn of an episode that was cut before its end; empty: none is.
     pub cut: &'a [bool],
+    /// The running mean of the row's group before the iteration, for `baseline: ema`; empty: 0.
+    pub running: &'a [f32],
     /// Whether a node upstream dropped the row; empty: none did.
     pub dropped: &'a [bool],
 }
@@ -39,6 +41,9 @@ impl<'a> Columns<'a> {
     }
     pub(super) fn reflection(&self, row: usize) -> bool {
         self.reflection.get(row) == Some(&true)
+    }
+    pub(super) fn running(&self, row: usize) -> f64 {
+        self.running.get(row).map_or(0.0, |running| f64::from(*running))
     }
     pub(super) fn dropped(&self, row: usize) -> bool {
         self.dropped.get(row) == Some(&true)

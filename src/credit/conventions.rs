@@ -23,8 +23,32 @@ pub enum Baseline {
     Mean,
     /// The mean of the others in the group (RLOO: Ahmadian et al. 2024).
     LeaveOneOut,
+    /// From the best of the group what the second best has, and from the others what they have themselves: only the best has an advantage, best less
+    /// second best (Tang et al. 2025, arXiv 2503.19595; verl's grpo_passk). Of two that are equally good neither has one.
+    SecondBest,
+    /// A running mean of the group's values over iterations, which begins at 0: running = decay * running + (1 - decay) * mean (RAE of SPIRAL, arXiv
+    /// 2506.24119). Group by what lasts, such as `[type]`; nothing else is compared, so `scale: none`. Makes the column `running`.
+    Ema,
     /// Nothing (REINFORCE).
     None,
+}
+
+impl Baseline {
+    /// Whether it comes from the other values of the group.
+    pub(super) fn within(self) -> bool {
+        !matches!(self, Baseline::Ema | Baseline::None)
+    }
+}
+
+/// Which running mean `baseline: ema` subtracts. An iteration's values change it once, by their mean; SPIRAL and prime-rl go trajectory by trajectory.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Ema {
+    /// The one before the iteration, which its values have no part in (prime-rl).
+    #[default]
+    Before,
+    /// The one after it.
+    After,
 }
 
 /// What the difference is divided by.

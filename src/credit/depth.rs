@@ -1,5 +1,6 @@
-//! Visitation depth: how often a trajectory had been in a state before.
+//! Where in its trajectory a turn stands: how often its state had been visited before, and by which states it was come to.
 
+use crate::seed::mix;
 use crate::stats::Groups;
 use std::ops::Range;
 
@@ -31,6 +32,19 @@ pub fn visitation_depth(states: &[u64], episodes: &[Range<usize>]) -> Vec<u32> {
     depths
 }
 
+/// A hash of the states before each turn's own, at most `last` of them and none of another trajectory, in their order (HGPO, arXiv 2602.22817: the
+/// context of a turn; of one near the beginning it is shorter). Turns that are their trajectory's first have the same.
+pub fn histories(states: &[u64], episodes: &[Range<usize>], last: usize) -> Vec<u64> {
+    let mut histories = vec![0; states.len()];
+    for episode in episodes {
+        for i in episode.clone() {
+            let before = &states[episode.start.max(i.saturating_sub(last))..i];
+            histories[i] = before.iter().fold(before.len() as u64, |hash, state| mix(hash, *state));
+        }
+    }
+    histories
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +56,22 @@ mod tests {
         assert_eq!(visitation_depth(&[7, 8, 7, 7], &episodes(|_| true, 4)), [0, 0, 1, 2]);
         assert_eq!(visitation_depth(&[7, 7, 7, 7], &[0..2, 2..4]), [0, 1, 0, 1], "each trajectory for itself");
         assert_eq!(visitation_depth(&[], &[]), [0u32; 0]);
+    }
+
+    /// States 7, 8, 9 and 5, 8, 9: the last turns come from 8 both, from different states before it.
+    #[test]
+    fn a_history_goes_so_far_back() {
+        let (states, episodes) = ([7, 8, 9, 5, 8, 9], [0..3, 3..6]);
+        let equal = |last, a: usize, b: usize| {
+            let histories = histories(&states, &episodes, last);
+            histories[a] == histories[b]
+        };
+        assert_eq!([0, 1, 2, 9].map(|last| equal(last, 2, 5)), [true, true, false, false]);
+        assert_eq!([0, 1].map(|last| equal(last, 1, 4)), [true, false]);
+        assert!([1, 9].iter().all(|last| equal(*last, 0, 3)), "both are the first");
+        assert!(!equal(9, 1, 2) && histories(&[], &[], 3).is_empty());
+        let repeated = histories(&[4, 4, 4], &[0..3], 9);
+        assert!(repeated[1] != repeated[2] && repeated[0] != repeated[1], "as many times as it was");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What can be said of an advantage, in one struct: the estimator, the conventions on which published methods and their code differ, each
 //! a field, and a preset for all of them in one word. The defaults are GRPO as published.
 
-use super::conventions::{Baseline, Boundary, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
+use super::conventions::{Baseline, Boundary, Ema, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
 use super::estimator::{Discounts, EstimatorName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,11 @@ pub struct AdvantageSettings {
     pub lambda: f64,
     /// What is subtracted. Default: mean.
     pub baseline: Baseline,
+    /// How much `baseline: ema` keeps of its running mean in an iteration, from 0 to 1. Default: 0.95 (SPIRAL).
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub decay: f64,
+    /// Which running mean `baseline: ema` subtracts. Default: before.
+    pub ema: Ema,
     /// What the difference is divided by. Default: std.
     pub scale: Scale,
     /// The standard deviation divides by n - ddof: 1 for the sample's (papers and PyTorch), 0 for the population's (NumPy). Default: 1.
@@ -63,6 +68,8 @@ impl Default for AdvantageSettings {
             boundary: Boundary::default(),
             lambda: 0.95,
             baseline: Baseline::default(),
+            decay: 0.95,
+            ema: Ema::default(),
             scale: Scale::default(),
             ddof: 1,
             eps: 1e-6,
@@ -126,7 +133,10 @@ fn only_where_read() -> Value {
         unrewarded.map(|(name, _)| json!({ "if": of(name), "then": none(&["gamma", "lambda", "invalid_penalty", "penalty"]) }));
     let own = named().filter(|(_, estimator)| !estimator.settings.is_empty());
     let own = own.map(|(name, estimator)| json!({ "if": { "not": of(name) }, "then": none(estimator.settings) }));
-    unrewarded.chain(own).collect()
+    let ema = json!({ "properties": { "baseline": { "const": "ema" } }, "required": ["baseline"] });
+    let undivided = json!({ "properties": { "scale": { "const": "none" } }, "required": ["scale"] });
+    let ema = json!({ "if": ema, "then": undivided, "else": none(&["decay", "ema"]) });
+    unrewarded.chain(own).chain([ema]).collect()
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use super::checks::upstream::upstream;
 use super::checks::{no_spread, small_rewards};
+use super::memories::buckets::unlogged;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
-use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin, samples, value};
-use crate::credit::{AdvantageSettings, Unit};
+use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin, samples, value, RunningMeans};
+use crate::credit::{AdvantageSettings, Baseline, Unit};
 use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
+use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::row;
 use std::sync::Arc;
@@ -38,11 +39,18 @@ pub const OPERATOR: Operator = Operator {
         wrong,
         notes: |node, pipeline| [no_spread::note(node, pipeline), small_rewards::note(node, pipeline)].into_iter().flatten().collect(),
         targets: |with| with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().target.is_some()),
+        makes: |with| if keeps_means(with) { vec!["group".into(), "running".into()] } else { vec![] },
         lacks,
+        remembers: keeps_means,
         otherwise: Some("baseline=leave_one_out"),
         ..Further::NOTHING
     },
 };
+
+/// Whether its baseline is a mean over iterations.
+fn keeps_means(with: &With) -> bool {
+    with.typed::<AdvantageSettings>().is_some_and(|meant| meant.baseline == Baseline::Ema)
+}
 
 /// The columns that only some settings read.
 fn needs(with: &With) -> Vec<Need> {
@@ -70,8 +78,11 @@ pub fn of_tokens(node: &Node) -> bool {
     node.with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().tokens.is_some())
 }
 
-/// Tokens that nobody values, or that nothing is charged to.
+/// Tokens that nobody values, or that nothing is charged to; means over iterations that a resumed run couldn't go on with.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+    if let Some(wrong) = unlogged(node, pipeline, "keeps a running mean, and a resumed run reads it in the log").filter(|_| keeps_means(&node.with)) {
+        return vec![wrong];
+    }
     let Some(column) = node.with.typed::<AdvantageSettings>().and_then(|meant| meant.of.estimator().tokens) else { return Vec::new() };
     let (already_has, message, help): (fn(&With) -> bool, _, _) = match column {
         "token_values" => (by_token, "no `value` before it values them", "say `per: token` in the `value` node"),
@@ -90,7 +101,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 
 /// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what is compared travels
 /// to one worker and comes back; the rows themselves stay.
-pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<AdvantageSettings>(node)?;
     let step = |name: &str, inputs| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place: Place::Worker };
     let whole = step("", vec![(must(&ports, "rows")?, Route::by(&["task"]))]);
@@ -105,10 +116,19 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let columns_made = columns_made(&with);
     let columns = row::NAME.into_iter().chain(compared(&with)).map(String::from).collect();
     let part = Route::Part { columns, by: vec!["group".into()] };
-    let groups = step(" groups", vec![(valued.clone(), part)]);
+    let mut inputs = vec![(valued.clone(), part)];
+    if keeps_means(&node.with) {
+        inputs.push((feed::past(&node.id, scope, ctx)?, Route::by(&["group"])));
+    }
+    let groups = step(" groups", inputs);
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
+    let mut means = RunningMeans::default();
     let compared = stage(groups, ctx, move |iteration, rows| {
-        let compared = compare(&rows[0], &with)?;
+        rows.get(1).map_or(Ok(()), |past| means.restore(past))?;
+        if rows[0].is_empty() {
+            return Ok(vec![]);
+        }
+        let compared = compare(&rows[0], &with, &mut means)?;
         let (equal, groups) = equal_groups(&compared)?;
         shared.add(iteration, &id, "equal", Figure::share(equal as f64, groups));
         Ok(compared)

@@ -68,7 +68,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ClusterSettings>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, notes, remembers: true, ..Further::NOTHING },
+    further: Further { needs, wrong, notes, remembers: |_| true, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {

@@ -4,7 +4,7 @@
 use super::advantage::of_tokens;
 use super::checks::upstream::upstream;
 use super::operator::{settings, Further, Operator, Settings};
-use crate::credit::rows::combine;
+use crate::credit::rows::{combine, Over};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Input, Node, Pipeline, Port, Role, Wrong};
@@ -21,6 +21,9 @@ struct Combine {
     #[serde(default)]
     #[schemars(extend("x-keys" = "inputs"))]
     weights: BTreeMap<String, f32>,
+    /// What is added up for a row.
+    #[serde(default)]
+    over: Over,
 }
 
 /// The operator's entry in the table.
@@ -66,5 +69,5 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     // One key for all inputs, so that a row and its partners meet.
     let inputs = ports.into_iter().map(|(_, edge)| (edge, Route::by(&["task"]))).collect();
     let shape = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Worker };
-    Ok(stage(shape, ctx, move |_, rows| Ok(combine(&rows, &weights)?)))
+    Ok(stage(shape, ctx, move |_, rows| Ok(combine(&rows, &weights, with.over)?)))
 }

@@ -100,7 +100,7 @@ pub fn trained(pipeline: &Pipeline, model: &str) -> bool {
 
 /// Whether the node keeps state over iterations.
 pub fn remembers(node: &Node) -> bool {
-    operator(&node.op).is_some_and(|o| o.further.remembers)
+    operator(&node.op).is_some_and(|o| (o.further.remembers)(&node.with))
 }
 
 /// Whether a node, or one inside it, plays episodes, which a replay doesn't.

@@ -92,7 +92,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Novelty>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, notes, remembers: true, ..Further::NOTHING },
+    further: Further { needs, wrong, notes, remembers: |_| true, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -291,7 +291,7 @@ mod tests {
         let reward: Vec<f32> = row::f32s(&eight(), "reward").unwrap().values().iter().zip(&novelty).map(|(r, n)| r + n).collect();
         let rows = row::with(&eight(), "reward", Arc::new(Float32Array::from(reward))).unwrap();
         let settings = AdvantageSettings::default();
-        let compared = compare(&value(&[rows], &settings).unwrap(), &settings).unwrap();
+        let compared = compare(&value(&[rows], &settings).unwrap(), &settings, &mut Default::default()).unwrap();
         assert_eq!(row::f32s(&compared[0], "advantage").unwrap().values(), &[0.0; 32]);
         assert_eq!(column(&mut distinct, &eight(), &with), [1.0 / 16.0; 32], "the next iteration");
     }

@@ -54,8 +54,8 @@ pub struct Further {
     pub notes: fn(&Node, &Pipeline) -> Vec<String>,
     /// Applies the node's rewards to rows, for an operator that changes rewards.
     pub weighs: Option<Weighs>,
-    /// Whether it keeps state over iterations, which a resumed run restores from its log.
-    pub remembers: bool,
+    /// Whether it keeps state over iterations with these settings, which a resumed run restores from its log.
+    pub remembers: fn(&With) -> bool,
     /// A setting, as key=value, under which a replay scores the same rows differently: the summary of a run suggests it.
     pub otherwise: Option<&'static str>,
 }
@@ -74,7 +74,7 @@ impl Further {
         words: |_| Ok(Vec::new()),
         notes: |_, _| Vec::new(),
         weighs: None,
-        remembers: false,
+        remembers: |_| false,
         otherwise: None,
     };
 }

@@ -13,6 +13,7 @@ pub struct Sums {
     squares: f64,
     low: f64,
     high: f64,
+    second: f64,
     size: f64,
 }
 
@@ -35,6 +36,7 @@ impl Sums {
             self.origin = value;
         }
         let offset = value - self.origin;
+        self.second = if self.members == 0 { f64::NEG_INFINITY } else { self.second.max(offset.min(self.high)) };
         self.members += 1;
         self.weight += weight;
         self.sum += weight * offset;
@@ -61,6 +63,10 @@ impl Sums {
     /// The mean of the others, of which there is at least one.
     pub fn mean_without(&self, value: f64, weight: f64) -> f64 {
         self.origin + (self.sum - weight * (value - self.origin)) / (self.weight - weight)
+    }
+    /// The second greatest value, of at least two members.
+    pub fn second_best(&self) -> f64 {
+        self.origin + self.second
     }
     /// The sum of squared distances from the mean, divided by `n - ddof` (by 1 where that would be less).
     pub fn variance(&self, ddof: u8) -> f64 {
@@ -89,6 +95,18 @@ mod tests {
             close(sums.variance(0), (21.25 - 12.25 / 6.0) / 6.0);
             close(sums.mean_without(-1.0, 3.0), 6.5 / 3.0);
         }
+    }
+
+    #[test]
+    fn the_second_best_is_beside_the_best() {
+        let second = |values: &[f64]| {
+            let mut sums = Sums::default();
+            values.iter().for_each(|value| sums.add(*value, 1.0));
+            sums.second_best()
+        };
+        assert_eq!(second(&[1.0, 4.0, 2.0]), 2.0);
+        assert_eq!((second(&[4.0, 1.0, 2.0]), second(&[1.0, 2.0, 4.0])), (2.0, 2.0));
+        assert_eq!((second(&[3.0, 3.0, 1.0]), second(&[-1.0, -5.0])), (3.0, -5.0));
     }
 
     #[test]

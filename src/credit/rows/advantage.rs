@@ -4,7 +4,7 @@
 
 use super::episodes::{episodes, reflections};
 use super::tokens::TokenSteps;
-use crate::credit::{advantages, values, AdvantageSettings, Columns, RowStatus, Unit};
+use crate::credit::{advantages, values, AdvantageSettings, Baseline, Columns, RowStatus, Unit};
 use crate::row::{self, f32_lists, keys, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,9 +92,32 @@ fn reasons(used: &[RowStatus], before: Option<&StringArray>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(reason))
 }
 
+/// The running mean of each group over iterations (`baseline: ema`).
+#[derive(Default)]
+pub struct RunningMeans(BTreeMap<u64, f32>);
+
+impl RunningMeans {
+    /// Takes up what the rows of earlier iterations, in any order, say: of each group its last one.
+    pub fn restore(&mut self, past: &[RecordBatch]) -> Result<(), RowError> {
+        let mut latest: BTreeMap<u64, (u64, f32)> = BTreeMap::new();
+        for rows in past {
+            let (iterations, running) = (row::u64s(rows, "iteration")?.values(), row::f32s(rows, "running")?.values());
+            for (i, group) in row::u64s(rows, "group")?.values().iter().enumerate() {
+                let newest = latest.entry(*group).or_insert((iterations[i], running[i]));
+                if newest.0 < iterations[i] {
+                    *newest = (iterations[i], running[i]);
+                }
+            }
+        }
+        self.0.extend(latest.into_iter().map(|(group, (_, running))| (group, running)));
+        Ok(())
+    }
+}
+
 /// The columns that [`compare`] makes.
 pub fn columns_made(with: &AdvantageSettings) -> Vec<&'static str> {
     let mut columns = vec!["baseline", "scale", "advantage", "used"];
+    columns.extend((with.baseline == Baseline::Ema).then_some("running"));
     columns.extend(with.of.estimator().tokens.map(|_| "token_advantages"));
     columns
 }
@@ -107,8 +130,9 @@ pub fn compared(with: &AdvantageSettings) -> Vec<&'static str> {
     columns
 }
 
-/// Adds `baseline`, `scale`, `advantage` and `used`. Needs whole groups. A row that was dropped upstream keeps its reason.
-pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
+/// Adds `baseline`, `scale`, `advantage` and `used`, and by `baseline: ema` `running`, which `means` go on with. Needs whole groups. A row that was
+/// dropped upstream keeps its reason.
+pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings, means: &mut RunningMeans) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let mut columns = vec!["task", "sample", "attempt", "phase", "return", "reward", "group"];
     columns.extend(view.has("used").then_some("used"));
@@ -118,6 +142,8 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
     let groups = row::u64s(&rows, "group")?.values();
     let before = row::texts(&rows, "used").ok();
     let dropped: Vec<bool> = before.iter().flat_map(|used| used.iter()).map(|used| used != Some("yes")).collect();
+    let running: Vec<f32> = groups.iter().map(|group| means.0.get(group).copied().unwrap_or(0.0)).collect();
+    let ema = |running: &[f32]| (!running.is_empty()).then(|| ("running", column(running.to_vec())));
     // A reflection is no turn of its attempt, so the phase tells them apart.
     let trajectory = keys(&rows, &["task", "sample", "attempt", "phase"]);
     if with.of.estimator().tokens.is_some() {
@@ -125,16 +151,21 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
         let tokens = TokenSteps::new((0..view.len()).map(|i| lists.length(i)).collect());
         let values: Vec<f64> = tokens.own(&lists, returns).into_iter().map(f64::from).collect();
         let (trajectory, dropped) = (tokens.each(&trajectory), if dropped.is_empty() { vec![] } else { tokens.each(&dropped) });
-        let (ones, rewards) = (vec![1; tokens.len()], tokens.each(rewards));
-        let columns = Columns { reward: &rewards, trajectory: &trajectory, tokens: &ones, dropped: &dropped, ..Default::default() };
+        let (ones, rewards, running) = (vec![1; tokens.len()], tokens.each(rewards), tokens.each(&running));
+        let columns =
+            Columns { reward: &rewards, trajectory: &trajectory, tokens: &ones, dropped: &dropped, running: &running, ..Default::default() };
         let result = advantages(&values, &tokens.each(groups), &columns, with);
-        return view.with(vec![
+        let running = if result.running.is_empty() { vec![] } else { tokens.first(&result.running) };
+        means.0.extend(groups.iter().copied().zip(running.iter().copied()));
+        let mut made = vec![
             ("baseline", column(tokens.first(&result.baseline))),
             ("scale", column(tokens.first(&result.scale))),
             ("advantage", column(tokens.mean(&result.advantage))),
             ("used", reasons(&tokens.first(&result.used), before)),
             ("token_advantages", f32_lists(tokens.lists(&result.advantage))),
-        ]);
+        ];
+        made.extend(ema(&running));
+        return view.with(made);
     }
     let values: Vec<f64> = returns.iter().map(|v| f64::from(*v)).collect();
     let tokens: Vec<u32> = match with.unit {
@@ -144,14 +175,18 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<
         }
         Unit::Trajectory | Unit::Turn => vec![],
     };
-    let columns = Columns { reward: rewards, trajectory: &trajectory, tokens: &tokens, dropped: &dropped, ..Default::default() };
+    let columns =
+        Columns { reward: rewards, trajectory: &trajectory, tokens: &tokens, dropped: &dropped, running: &running, ..Default::default() };
     let result = advantages(&values, groups, &columns, with);
-    view.with(vec![
+    means.0.extend(groups.iter().copied().zip(result.running.iter().copied()));
+    let mut made = vec![
         ("baseline", column(result.baseline)),
         ("scale", column(result.scale)),
         ("advantage", column(result.advantage)),
         ("used", reasons(&result.used, before)),
-    ])
+    ];
+    made.extend(ema(&result.running));
+    view.with(made)
 }
 
 /// How many groups have no advantage but 0, so that nothing is learnt from them, and how many there are. Takes what [`compare`] gives.
@@ -208,7 +243,7 @@ mod tests {
     }
 
     fn both(rows: &[RecordBatch], with: &AdvantageSettings) -> RecordBatch {
-        let compared = compare(&value(rows, with).unwrap(), with).unwrap();
+        let compared = compare(&value(rows, with).unwrap(), with, &mut RunningMeans::default()).unwrap();
         row::sorted(&compared).unwrap().unwrap()
     }
 
@@ -245,7 +280,7 @@ mod tests {
     fn groups_without_spread_are_counted() {
         let with = AdvantageSettings::default();
         let equal =
-            |rows: &RecordBatch| equal_groups(&compare(&value(std::slice::from_ref(rows), &with).unwrap(), &with).unwrap()).unwrap();
+            |rows: &RecordBatch| equal_groups(&compare(&value(std::slice::from_ref(rows), &with).unwrap(), &with, &mut RunningMeans::default()).unwrap()).unwrap();
         assert_eq!(equal(&rows()), (0, 3));
         let rewards: Vec<f32> = (0..12).map(|i| if i < 4 { 0.1 * (1 + i % 2) as f32 } else { i as f32 * i as f32 }).collect();
         let groups: Vec<u64> = (0..12).map(|i| if i / 2 == 3 { 9 } else { i / 4 }).collect();
@@ -253,6 +288,23 @@ mod tests {
         let rows = row::with(&rows, "group", Arc::new(UInt64Array::from(groups))).unwrap();
         assert_eq!(equal(&rows), (3, 4), "two that are alone, and one whose returns are equal");
         assert_eq!(equal_groups(&[]).unwrap(), (0, 0));
+    }
+
+    /// Groups 0, 1 and 2 of four rows each. What a run that goes on takes from its log is what it had, however the rows come.
+    #[test]
+    fn running_means_are_restored_from_the_log() {
+        let with = AdvantageSettings { baseline: Baseline::Ema, scale: Scale::None, decay: 0.9, ..Default::default() };
+        let (mut means, mut log) = (RunningMeans::default(), Vec::new());
+        for iteration in 0..3 {
+            let rows = row::with(&rows(), "iteration", Arc::new(UInt64Array::from(vec![iteration; 12]))).unwrap();
+            log.extend(compare(&value(&[rows], &with).unwrap(), &with, &mut means).unwrap());
+        }
+        log.rotate_left(2);
+        let mut restored = RunningMeans::default();
+        restored.restore(&log).unwrap();
+        assert_eq!((restored.0.len(), &restored.0), (3, &means.0));
+        let first = row::f32s(&log[1], "baseline").unwrap().values().to_vec();
+        assert_eq!(first, [0.0; 12], "the first iteration has nothing before it");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which rows are compared with one another: the columns `visitation_depth`, `group` and `group_size`.
 
 use super::episodes::{episodes, reflections};
-use crate::credit::{founders, visitation_depth, Similar};
+use crate::credit::{founders, histories, visitation_depth, Similar};
 use crate::row::{self, keys, RowError, View};
 use crate::seed::{mix, text};
 use crate::stats::sizes;
@@ -14,15 +14,16 @@ pub const PLACE: [&str; 3] = ["state", "observation", "visitation_depth"];
 /// The place of a reflection.
 const REFLECTION: &str = "reflection";
 
-/// Adds `visitation_depth` and `group`, a hash of the columns in `by`. Needs whole trajectories. By [`PLACE`], reflections agree with one
-/// another alone.
-pub fn mark(batches: &[RecordBatch], by: &[String]) -> Result<Vec<RecordBatch>, RowError> {
+/// Adds `visitation_depth` and `group`, a hash of the columns in `by` and of the `history` states before a row's own. Needs whole trajectories.
+/// By [`PLACE`], reflections agree with one another alone.
+pub fn mark(batches: &[RecordBatch], by: &[String], history: usize) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let mut columns = vec!["task", "sample", "attempt", "phase", "state"];
     // The depth is made here.
     columns.extend(by.iter().map(String::as_str).filter(|column| *column != "visitation_depth"));
     let rows = view.read(&columns)?;
-    let depths = visitation_depth(row::u64s(&rows, "state")?.values(), &episodes(&rows)?);
+    let (states, episodes) = (row::u64s(&rows, "state")?.values(), episodes(&rows)?);
+    let depths = visitation_depth(states, &episodes);
     let depths = Arc::new(UInt32Array::from(depths));
     let rows = row::with(&rows, "visitation_depth", depths.clone())?;
     let mut groups = keys(&rows, by);
@@ -32,6 +33,9 @@ pub fn mark(batches: &[RecordBatch], by: &[String]) -> Result<Vec<RecordBatch>, 
         for (i, _) in reflections(&rows)?.iter().enumerate().filter(|(_, reflection)| **reflection) {
             groups[i] = mix(elsewhere[i], text(REFLECTION));
         }
+    }
+    if history > 0 {
+        groups.iter_mut().zip(histories(states, &episodes, history)).for_each(|(group, history)| *group = mix(*group, history));
     }
     view.with(vec![("visitation_depth", depths), ("group", Arc::new(UInt64Array::from(groups)))])
 }
@@ -90,7 +94,7 @@ mod tests {
 
     fn marked(rows: &RecordBatch, by: &[&str]) -> RecordBatch {
         let by: Vec<String> = by.iter().map(|c| c.to_string()).collect();
-        mark(std::slice::from_ref(rows), &by).unwrap().remove(0)
+        mark(std::slice::from_ref(rows), &by, 0).unwrap().remove(0)
     }
 
     fn groups(rows: &RecordBatch) -> Vec<u64> {

@@ -10,8 +10,8 @@ mod group;
 mod join;
 mod tokens;
 
-pub use advantage::{columns_made, compare, compared, equal_groups, samples, value};
-pub use combine::combine;
+pub use advantage::{columns_made, compare, compared, equal_groups, samples, value, RunningMeans};
+pub use combine::{combine, Over};
 pub use episodes::{episodes, reflections};
 pub use group::{mark, measure, split, PLACE};
 pub use join::{rejoin, JoinError};

@@ -1,6 +1,7 @@
 //! The numbers worked out by hand, and what must hold for any rows. A file each for what compares trajectories, turns
 //! and whole batches, and for what goes across attempts.
 
+mod baselines;
 mod batch;
 mod cross;
 mod episode;
@@ -30,7 +31,7 @@ fn of_group(values: &[f64], settings: &AdvantageSettings) -> Advantages {
 /// The sum of two advantages.
 fn both(episode: &[f32], step: &[f32]) -> Vec<f32> {
     let mut sum = episode.to_vec();
-    add_weighted(&mut sum, step, 1.0);
+    add_weighted(&mut sum, step, &[1.0; 5]);
     sum
 }
 

@@ -73,7 +73,7 @@ mod tests {
         ])
         .unwrap();
         let settings = AdvantageSettings::default();
-        let compared = rows::compare(&rows::value(&[rows], &settings).unwrap(), &settings).unwrap();
+        let compared = rows::compare(&rows::value(&[rows], &settings).unwrap(), &settings, &mut Default::default()).unwrap();
         let advantages = row::f32s(&compared[0], "advantage").unwrap().values().to_vec();
         let half = std::f32::consts::FRAC_1_SQRT_2;
         assert!((advantages[0] + half).abs() < 1e-3 && (advantages[1] - half).abs() < 1e-3, "{advantages:?}");

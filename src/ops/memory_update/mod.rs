@@ -169,7 +169,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<MemoryUpdate>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, remembers: true, ..Further::NOTHING },
+    further: Further { needs, wrong, remembers: |_| true, ..Further::NOTHING },
 };
 
 fn needs(with: &With) -> Vec<Need> {
