@@ -223,13 +223,17 @@ pub const ANSWERED_BY: &str = "answered_by";
 /// What the name of a column begins with that has the score of a text: the target's name follows. Which there are `score` says.
 pub const SCORE: &str = "score_";
 
+/// What the name of a column begins with that is a number of the pipeline's own. Which there are `derive` says.
+pub const DERIVED: &str = "derived_";
+
 /// The type of the column called `name`, if there can be one.
 pub fn kind(name: &str) -> Option<Kind> {
     let part = || name.starts_with(PART).then_some(Kind::Text);
-    find(name).map(|column| column.kind).or_else(part).or_else(|| name.starts_with(SCORE).then_some(Kind::F32))
+    let number = || [SCORE, DERIVED].iter().any(|own| name.starts_with(own)).then_some(Kind::F32);
+    find(name).map(|column| column.kind).or_else(part).or_else(number)
 }
 
-/// These columns in the table's order, parts of answers and scores behind all others.
+/// These columns in the table's order, parts of answers, scores and numbers of the pipeline's own behind all others.
 pub fn in_order(names: &[String]) -> Vec<String> {
     let place = |name: &String| COLUMNS.iter().position(|column| column.name == name).unwrap_or(COLUMNS.len());
     let mut names: Vec<String> = names.to_vec();

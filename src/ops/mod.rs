@@ -13,6 +13,7 @@ mod whose;
 mod advantage;
 mod cluster;
 mod combine;
+mod derive;
 mod evaluate;
 mod extract;
 mod gpu_update;
@@ -61,6 +62,7 @@ pub static TABLE: &[Operator] = &[
     score::OPERATOR,
     reward::OPERATOR,
     value::OPERATOR,
+    derive::OPERATOR,
     group::OPERATOR,
     advantage::OPERATOR,
     combine::OPERATOR,

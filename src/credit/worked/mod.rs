@@ -31,7 +31,7 @@ fn of_group(values: &[f64], settings: &AdvantageSettings) -> Advantages {
 /// The sum of two advantages.
 fn both(episode: &[f32], step: &[f32]) -> Vec<f32> {
     let mut sum = episode.to_vec();
-    add_weighted(&mut sum, step, &[1.0; 5]);
+    add_weighted(&mut sum, step, &vec![1.0; step.len()]);
     sum
 }
 
