@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The windows that an expression can name: the rows of an episode (a reflection is one by itself), the same in the order of their turns, and the
-/// rows of the group that `group` made.
-const WINDOWS: &str = "\"episode\" AS (PARTITION BY task, sample, attempt, phase), \
-    \"turns\" AS (PARTITION BY task, sample, attempt, phase ORDER BY turn), \"group\" AS (PARTITION BY \"group\")";
+/// rows of the group that `group` made. None has rows and others.
+const WINDOWS: &str = "\"episode\" AS (PARTITION BY other, task, sample, attempt, phase), \
+    \"turns\" AS (PARTITION BY other, task, sample, attempt, phase ORDER BY turn), \"group\" AS (PARTITION BY other, \"group\")";
 
 /// The number of a row in the order of names; no column is called so.
 const ROW: &str = "#";
@@ -286,9 +286,15 @@ mod tests {
         }
         // What others earned, of which the second half stands beside.
         let others = rows().slice(3, 2);
-        let beside = one("value", "coalesce(sum(reward) filter (where other) over (partition by sample), 8)").unwrap();
-        let made = beside.compute(&rows(), Some(&others)).unwrap();
-        assert_eq!(made[0].1.as_ref(), &Float32Array::from(vec![8.0, 8.0, 8.0, -0.5, -0.5]) as &dyn Array);
+        for (text, expected) in [
+            ("coalesce(sum(reward) filter (where other) over (partition by sample), 8)", [8.0, 8.0, 8.0, -0.5, -0.5]),
+            ("sum(reward) over episode", [7.0, 7.0, 7.0, -0.5, -0.5]),
+            ("case when other then 1 else 0 end", [0.0; 5]),
+        ] {
+            let beside = one("value", text).unwrap();
+            let made = beside.compute(&rows(), Some(&others)).unwrap();
+            assert_eq!(made[0].1.as_ref(), &Float32Array::from(expected.to_vec()) as &dyn Array, "{text}");
+        }
         let won = one("won", "reward > 1 and value < 1").unwrap();
         let won = won.compute(&rows(), None).unwrap();
         assert_eq!(won[0].1.as_ref(), &BooleanArray::from(vec![false, true, true, false, false]) as &dyn Array);
