@@ -80,7 +80,9 @@ pub fn of_tokens(node: &Node) -> bool {
 
 /// Tokens that nobody values, or that nothing is charged to; means over iterations that a resumed run couldn't go on with.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
-    if let Some(wrong) = unlogged(node, pipeline, "keeps a running mean, and a resumed run reads it in the log").filter(|_| keeps_means(&node.with)) {
+    if let Some(wrong) =
+        unlogged(node, pipeline, "keeps a running mean, and a resumed run reads it in the log").filter(|_| keeps_means(&node.with))
+    {
         return vec![wrong];
     }
     let Some(column) = node.with.typed::<AdvantageSettings>().and_then(|meant| meant.of.estimator().tokens) else { return Vec::new() };

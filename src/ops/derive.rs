@@ -17,23 +17,17 @@ use timely::dataflow::Scope;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Derive {
-    /// Each column with the expression that makes it, in DuckDB's SQL: arithmetic, comparisons, `case`, `coalesce`, and sums over rows by a window.
+    /// Each column with the expression that makes it, in DuckDB's SQL: arithmetic, comparisons, `case`, `coalesce`, lists (`[2 * x for x in
+    /// token_rewards]`), and sums over rows by a window.
     /// `over episode` are the rows of the row's attempt, `over turns` the same in their order (`lag`, `lead`, running sums), `over "group"` those of
-    /// its group; any other is `over (partition by ... order by ...)`. All expressions read the rows as they come. A column is one that rows can have
-    /// and that is a number, a truth or a text, or a number of your own, `derived_...`; it replaces one of its name.
+    /// its group, `over same` the row and the one of its name at `other`; any other is `over (partition by ... order by ...)`. All expressions read the rows as they come. A column is one that rows can have, or a
+    /// number of your own, `derived_...`; it replaces one of its name.
     #[schemars(extend("minProperties" = 1))]
     columns: BTreeMap<String, String>,
 }
 
 const PORTS: &[Port] = &[
-    Port {
-        name: "rows",
-        about: "whole episodes",
-        carries: Carries::Rows,
-        needs: &NAME,
-        optional: false,
-        delay: Delay::Never,
-    },
+    Port { name: "rows", about: "whole episodes", carries: Carries::Rows, needs: &NAME, optional: false, delay: Delay::Never },
     Port {
         name: "other",
         about: "rows that sums over rows see besides, where `other` holds, and that don't come out",
@@ -71,16 +65,15 @@ fn each(with: &Derive) -> impl Iterator<Item = (&String, Result<Expressions, Str
 
 fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<Derive>() else { return Vec::new() };
-    let of = |(name, read): (&String, Result<Expressions, String>)| {
-        let at = vec!["columns".to_string(), name.clone()];
-        let reads: Vec<String> = read.map_or_else(|_| vec![], |read| read.reads().map(String::from).collect());
-        let ports = ["rows", "other"].into_iter().map(String::from);
-        ports.flat_map(move |port| reads.clone().into_iter().map(move |column| (port.clone(), column))).map(move |(port, column)| Need {
-            port,
-            column,
-            at: at.clone(),
-        })
-    };
+    let of =
+        |(name, read): (&String, Result<Expressions, String>)| {
+            let at = vec!["columns".to_string(), name.clone()];
+            let reads: Vec<String> = read.map_or_else(|_| vec![], |read| read.reads().map(String::from).collect());
+            let ports = ["rows", "other"].into_iter().map(String::from);
+            ports
+                .flat_map(move |port| reads.clone().into_iter().map(move |column| (port.clone(), column)))
+                .map(move |(port, column)| Need { port, column, at: at.clone() })
+        };
     each(&with).flat_map(of).collect()
 }
 

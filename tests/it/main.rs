@@ -28,6 +28,7 @@ mod log_query;
 mod loops;
 mod lora;
 mod memory;
+mod methods;
 mod models;
 mod pipeline_tests;
 mod ppo;

@@ -152,8 +152,14 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings, means: &mut Ru
         let values: Vec<f64> = tokens.own(&lists, returns).into_iter().map(f64::from).collect();
         let (trajectory, dropped) = (tokens.each(&trajectory), if dropped.is_empty() { vec![] } else { tokens.each(&dropped) });
         let (ones, rewards, running) = (vec![1; tokens.len()], tokens.each(rewards), tokens.each(&running));
-        let columns =
-            Columns { reward: &rewards, trajectory: &trajectory, tokens: &ones, dropped: &dropped, running: &running, ..Default::default() };
+        let columns = Columns {
+            reward: &rewards,
+            trajectory: &trajectory,
+            tokens: &ones,
+            dropped: &dropped,
+            running: &running,
+            ..Default::default()
+        };
         let result = advantages(&values, &tokens.each(groups), &columns, with);
         let running = if result.running.is_empty() { vec![] } else { tokens.first(&result.running) };
         means.0.extend(groups.iter().copied().zip(running.iter().copied()));
@@ -279,8 +285,10 @@ mod tests {
     #[test]
     fn groups_without_spread_are_counted() {
         let with = AdvantageSettings::default();
-        let equal =
-            |rows: &RecordBatch| equal_groups(&compare(&value(std::slice::from_ref(rows), &with).unwrap(), &with, &mut RunningMeans::default()).unwrap()).unwrap();
+        let equal = |rows: &RecordBatch| {
+            equal_groups(&compare(&value(std::slice::from_ref(rows), &with).unwrap(), &with, &mut RunningMeans::default()).unwrap())
+                .unwrap()
+        };
         assert_eq!(equal(&rows()), (0, 3));
         let rewards: Vec<f32> = (0..12).map(|i| if i < 4 { 0.1 * (1 + i % 2) as f32 } else { i as f32 * i as f32 }).collect();
         let groups: Vec<u64> = (0..12).map(|i| if i / 2 == 3 { 9 } else { i / 4 }).collect();

@@ -1,0 +1,117 @@
+//! What may stand in an expression: DuckDB's parser reads all of SQL, and a column over rows is a small part of it.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The functions that may be called. DuckDB's own word on which are free of side effects doesn't serve: it calls the local time constant.
+const FUNCTIONS: &[&str] = &[
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "^",
+    "**",
+    "||",
+    "abs",
+    "any_value",
+    "avg",
+    "ceil",
+    "contains",
+    "count",
+    "count_star",
+    "cume_dist",
+    "dense_rank",
+    "exp",
+    "first_value",
+    "floor",
+    "greatest",
+    "hash",
+    "isfinite",
+    "lag",
+    "last_value",
+    "lead",
+    "least",
+    "len",
+    "length",
+    "list_apply",
+    "list_avg",
+    "list_concat",
+    "list_filter",
+    "list_max",
+    "list_min",
+    "list_sum",
+    "list_transform",
+    "list_value",
+    "ln",
+    "log",
+    "lower",
+    "max",
+    "median",
+    "min",
+    "nth_value",
+    "ntile",
+    "nullif",
+    "percent_rank",
+    "pow",
+    "power",
+    "rank",
+    "round",
+    "row",
+    "row_number",
+    "sign",
+    "sqrt",
+    "starts_with",
+    "stddev_pop",
+    "stddev_samp",
+    "struct_extract",
+    "struct_pack",
+    "sum",
+    "trim",
+    "upper",
+    "var_pop",
+    "var_samp",
+];
+
+/// The kinds of expressions, as DuckDB calls them.
+const CLASSES: &[&str] =
+    &["BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR", "WINDOW"];
+
+/// The types that may be cast to: a text cast to a date can be the day it is.
+const TYPES: &[&str] = &["BOOLEAN", "VARCHAR", "FLOAT", "DOUBLE", "DECIMAL", "INTEGER", "UINTEGER", "BIGINT", "UBIGINT", "HUGEINT"];
+
+/// Why an expression may not be computed, if it may not; the columns that it reads go into `read`. `bound` are the names that a list's items have
+/// around it.
+pub fn refusal(tree: &Value, bound: &[String], read: &mut BTreeSet<String>) -> Option<String> {
+    if let Some(class) = tree["class"].as_str() {
+        if !CLASSES.contains(&class) {
+            return Some(format!("an expression over rows has no {} in it", class.to_lowercase()));
+        }
+        if let Some(names) = tree["column_names"].as_array() {
+            let [Value::String(name)] = names.as_slice() else { return Some("a column is named without its table".into()) };
+            if !bound.contains(name) {
+                read.insert(name.clone());
+            }
+        }
+        if class == "LAMBDA" {
+            let mut items = BTreeSet::new();
+            return refusal(&tree["lhs"], &[], &mut items).or_else(|| {
+                let bound: Vec<String> = bound.iter().cloned().chain(items).collect();
+                refusal(&tree["expr"], &bound, read)
+            });
+        }
+        if let Some(kind) = tree["cast_type"]["id"].as_str().filter(|kind| !TYPES.contains(kind)) {
+            return Some(format!("nothing is cast to {kind} in an expression over rows: only to {}", TYPES.join(", ")));
+        }
+        if let Some(function) = tree["function_name"].as_str().filter(|function| !FUNCTIONS.contains(function)) {
+            let words = FUNCTIONS.iter().filter(|name| name.starts_with(char::is_alphabetic)).copied();
+            return Some(format!("`{function}` is none of the functions of an expression: {}", words.collect::<Vec<_>>().join(", ")));
+        }
+    }
+    match tree {
+        Value::Object(entries) => entries.values().find_map(|value| refusal(value, bound, read)),
+        Value::Array(items) => items.iter().find_map(|value| refusal(value, bound, read)),
+        _ => None,
+    }
+}

@@ -1,0 +1,130 @@
+//! Expressions as worked by hand, and what is none.
+
+use super::*;
+use arrow::array::{StringArray, UInt32Array};
+use arrow::datatypes::UInt32Type;
+
+/// Two episodes, of three turns and of two, in two groups.
+fn rows() -> RecordBatch {
+    let u32s = |values: [u32; 5]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;
+    let tokens = ListArray::from_iter_primitive::<UInt32Type, _, _>((1..6).map(|n| Some(vec![Some(7u32); n])));
+    row::batch(vec![
+        ("iteration", Arc::new(UInt64Array::from(vec![4; 5])) as ArrayRef),
+        ("task", Arc::new(StringArray::from(vec!["a"; 5]))),
+        ("sample", u32s([0, 0, 0, 1, 1])),
+        ("attempt", u32s([0; 5])),
+        ("turn", u32s([0, 1, 2, 0, 1])),
+        ("phase", Arc::new(StringArray::from(vec!["play"; 5]))),
+        ("reward", Arc::new(Float32Array::from(vec![1.0, 2.0, 4.0, 0.5, -1.0]))),
+        ("value", Arc::new(Float32Array::from(vec![0.0, 0.25, 0.5, 2.0, 0.0]))),
+        ("group", Arc::new(UInt64Array::from(vec![1, 2, 2, 1, u64::MAX]))),
+        ("response_tokens", arrow::compute::cast(&tokens, &Kind::U32List.arrow()).unwrap()),
+    ])
+    .unwrap()
+}
+
+fn one(name: &str, text: &str) -> Result<Expressions, String> {
+    Expressions::new(&BTreeMap::from([(name.to_string(), text.to_string())])).map_err(|(_, error)| error.to_string())
+}
+
+fn numbers(text: &str) -> Vec<f32> {
+    let expressions = one("derived_x", text).unwrap();
+    let made = expressions.compute(&rows(), None).unwrap();
+    made[0].1.as_any().downcast_ref::<Float32Array>().unwrap().values().to_vec()
+}
+
+#[test]
+fn expressions_as_worked_by_hand() {
+    for (text, expected) in [
+        ("reward * 2 - value", [2.0, 3.75, 7.5, -1.0, -2.0]),
+        ("greatest(reward, 1.5)", [1.5, 2.0, 4.0, 1.5, 1.5]),
+        ("case when turn = 0 then 1 else least(reward, 0) end", [1.0, 0.0, 0.0, 1.0, -1.0]),
+        ("value - lag(value, 1, 0.0) over turns", [0.0, 0.25, 0.25, 2.0, -2.0]),
+        ("lead(value, 1, -1.0) over turns", [0.25, 0.5, -1.0, 0.0, -1.0]),
+        ("sum(reward) over episode", [7.0, 7.0, 7.0, -0.5, -0.5]),
+        ("sum(reward) over turns", [1.0, 3.0, 7.0, 0.5, -0.5]),
+        ("avg(reward) over \"group\"", [0.75, 3.0, 3.0, 0.75, -1.0]),
+        ("max(reward) over (partition by sample)", [4.0, 4.0, 4.0, 0.5, 0.5]),
+        ("rank() over (partition by turn order by reward desc)", [1.0, 1.0, 1.0, 2.0, 2.0]),
+        ("len(response_tokens)", [1.0, 2.0, 3.0, 4.0, 5.0]),
+        ("exp(ln(reward + 2))", [3.0, 4.0, 6.0, 2.5, 1.0]),
+        ("coalesce(reward / nullif(value, 0), 9)", [9.0, 8.0, 8.0, 0.25, 9.0]),
+    ] {
+        assert!(numbers(text).iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{text}: {:?}", numbers(text));
+    }
+    // What others earned, of which the second half stands beside.
+    let others = rows().slice(3, 2);
+    for (text, expected) in [
+        ("coalesce(sum(reward) filter (where other) over (partition by sample), 8)", [8.0, 8.0, 8.0, -0.5, -0.5]),
+        ("sum(reward) over episode", [7.0, 7.0, 7.0, -0.5, -0.5]),
+        ("coalesce(any_value(value) filter (where other) over same, 9)", [9.0, 9.0, 9.0, 2.0, 0.0]),
+        ("case when other then 1 else 0 end", [0.0; 5]),
+    ] {
+        let beside = one("value", text).unwrap();
+        let made = beside.compute(&rows(), Some(&others)).unwrap();
+        assert_eq!(made[0].1.as_ref(), &Float32Array::from(expected.to_vec()) as &dyn Array, "{text}");
+    }
+    let lists = |name, text| {
+        let expressions = one(name, text).unwrap();
+        let made = expressions.compute(&rows(), None).unwrap();
+        let rows = row::batch(vec![(name, made[0].1.clone())]).unwrap();
+        let lists = row::lists(&rows, name).unwrap().clone();
+        (0..5)
+            .map(|i| if name == "choices" { row::u32_list(&lists, i).len() } else { row::f32_list(&lists, i).iter().sum::<f32>() as usize })
+            .collect::<Vec<_>>()
+    };
+    // What a turn and the next one have of tokens; a number a token; all but the first.
+    assert_eq!(lists("choices", "response_tokens || coalesce(lead(response_tokens) over turns, [])"), [3, 5, 3, 9, 5]);
+    assert_eq!(lists("token_rewards", "[t - 6 + reward for t, i in response_tokens if i > 1]"), [0, 3, 10, 4, 0]);
+    assert_eq!(lists("choices", "response_tokens[3:]"), [0, 0, 1, 2, 3]);
+    let won = one("won", "reward > 1 and value < 1").unwrap();
+    let won = won.compute(&rows(), None).unwrap();
+    assert_eq!(won[0].1.as_ref(), &BooleanArray::from(vec![false, true, true, false, false]) as &dyn Array);
+    let empty = one("value", "reward").unwrap();
+    assert_eq!(empty.compute(&rows().slice(0, 0), None).unwrap()[0].1.len(), 0);
+}
+
+#[test]
+fn expressions_read_what_they_name() {
+    let reads = |text| one("value", text).unwrap().reads().filter(|c| !NAME.contains(c)).map(String::from).collect::<Vec<_>>();
+    assert_eq!(reads("avg(reward) over \"group\" + score_judge"), ["group", "reward", "score_judge"]);
+    assert_eq!(reads("1 -- reward"), [""; 0]);
+    assert_eq!(reads("list_sum([x * value for x in logprobs])"), ["logprobs", "value"], "x is an item");
+    assert_eq!(reads("nosuch * 2"), ["nosuch"], "that it is none the pipeline says");
+}
+
+#[test]
+fn what_is_no_expression_is_refused() {
+    for (name, text, why) in [
+        ("value", "reward + ", "syntax error at or near \")\""),
+        ("value", "reward + * 2", "syntax error at or near \"2\", at its character 12"),
+        ("value", "reward + task", "No function matches the given name and argument types '+(FLOAT, VARCHAR)'"),
+        ("value", "avg(reward)", "a sum over rows says over which"),
+        ("value", "random()", "`random` is none of the functions"),
+        ("value", "current_localtime()", "`current_localtime` is none of the functions"),
+        ("value", "(select 1)", "no subquery"),
+        ("value", "epoch('now'::timestamp)", "none of the functions"),
+        ("value", "case when 'now'::timestamp > 'today'::timestamp then 1 else 0 end", "nothing is cast to TIMESTAMP"),
+        ("value", "rows.reward", "without its table"),
+        ("value", "1 limit 1", "syntax error"),
+        ("value", "1) as float), cast((2", "more than one expression"),
+        ("value", "1) as float) from rows; select cast((1", "more than one expression"),
+        ("value", "1) as float) from read_csv('x') where cast((1", "syntax error"),
+        ("value", "", "syntax error"),
+        ("task", "'a'", "no expression makes a column `task`"),
+        ("token_rewards", "reward", "Unimplemented type for cast"),
+        ("token_rewards", "[random() for t in response_tokens]", "`random` is none"),
+        ("nosuch", "1", "`derived_...`"),
+    ] {
+        let message = one(name, text).err().unwrap_or_else(|| panic!("{text} passed"));
+        assert!(message.contains(why), "{text}: {message}");
+    }
+}
+
+#[test]
+fn a_row_without_a_number_is_named() {
+    for (text, why) in [("lag(value) over turns", "no value"), ("reward * 'inf'::float", "no finite number")] {
+        let message = one("value", text).unwrap().compute(&rows(), None).unwrap_err().to_string();
+        assert!(message.starts_with("`value` has for task a, sample 0, attempt 0, turn 0 ") && message.contains(why), "{message}");
+    }
+}
