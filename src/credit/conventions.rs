@@ -35,7 +35,7 @@ pub enum Baseline {
 
 impl Baseline {
     /// Whether it comes from the other values of the group.
-    pub(super) fn within(self) -> bool {
+    pub fn within(self) -> bool {
         !matches!(self, Baseline::Ema | Baseline::None)
     }
 }

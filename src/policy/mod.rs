@@ -145,3 +145,14 @@ pub struct Example {
     /// The returns that it should have expected.
     pub targets: Vec<f32>,
 }
+
+impl Example {
+    /// The advantage of each response token.
+    fn each_advantage(&self) -> Vec<f32> {
+        if self.advantages.is_empty() {
+            vec![self.advantage; self.response.len()]
+        } else {
+            self.advantages.clone()
+        }
+    }
+}

@@ -10,7 +10,8 @@ use super::{views, LogError};
 use crate::row::{self, Kind, NAME};
 use allowed::refusal;
 use arrow::array::{Array, ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, UInt64Array};
-use arrow::compute::concat;
+use arrow::compute::{cast, concat};
+use arrow::datatypes::DataType;
 use duckdb::Connection;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,13 @@ impl Expressions {
         // What columns there are is the pipeline's to say; with those that can't be the types aren't known.
         if read.iter().all(|column| column == OTHER || row::kind(column).is_some()) {
             self.table(read.iter().map(String::as_str).chain(NAME))?;
+            // A cast of a text or a list fails with the first row, not here.
+            let asked = format!("SELECT column_type FROM (DESCRIBE SELECT (\n{text}\n) AS x FROM rows WINDOW {WINDOWS})");
+            let found: String =
+                self.db.query_row(&asked, [], |row| row.get(0)).map_err(|error| LogError::Sql(placed(&error.to_string())))?;
+            if shape(&found) != shape(sql_type(kind)) {
+                return refused(format!("it is {found}, and the column is {}", kind.name()));
+            }
             let statement = select(&[(name, kind, &text)]);
             self.db.prepare(&statement).map_err(|error| LogError::Sql(placed(&error.to_string())))?;
         }
@@ -106,7 +114,7 @@ impl Expressions {
     /// An empty table `rows` with these columns.
     fn table<'c>(&self, columns: impl Iterator<Item = &'c str>) -> Result<(), LogError> {
         let columns: BTreeSet<&str> = columns.collect();
-        let typed = columns.iter().filter_map(|column| Some(format!("{} {}", quoted(column), sql_type(row::kind(column)?))));
+        let typed = columns.iter().filter_map(|column| Some(format!("{} {}", quoted(column), signed(row::kind(column)?))));
         let own = [format!("{} UBIGINT", quoted(ROW)), format!("{} BOOLEAN", quoted(OTHER))];
         let typed: Vec<String> = own.into_iter().chain(typed).collect();
         // Made anew each time, so that how it lies in memory follows from the rows alone.
@@ -131,7 +139,8 @@ impl Expressions {
             ];
             for column in &self.reads {
                 let values = rows.column_by_name(column).ok_or_else(|| row::RowError::Missing(column.clone()))?;
-                columns.push((column.as_str(), values.clone(), false));
+                let signed = if *values.data_type() == DataType::UInt32 { cast(values, &DataType::Int64)? } else { values.clone() };
+                columns.push((column.as_str(), signed, false));
             }
             appender.append_record_batch(RecordBatch::try_from_iter_with_nullable(columns)?)?;
             first = next;
@@ -142,7 +151,7 @@ impl Expressions {
         let batches: Vec<RecordBatch> = statement.stream_arrow([])?.collect::<Result<_, _>>()?;
         let made = |i: usize, name: &'_ str, kind: Kind| -> Result<ArrayRef, LogError> {
             let parts: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(i + 1).as_ref()).collect();
-            let column = arrow::compute::cast(&concat(&parts)?.slice(0, rows.num_rows()), &kind.arrow())?;
+            let column = cast(&concat(&parts)?.slice(0, rows.num_rows()), &kind.arrow())?;
             complete(name, &column, rows)?;
             Ok(column)
         };
@@ -151,6 +160,20 @@ impl Expressions {
         }
         self.columns.iter().enumerate().map(|(i, (name, kind, _))| Ok((name.as_str(), made(i, name, *kind)?))).collect()
     }
+}
+
+/// The type of a column in the table: counts are signed, so that `turn - 1` and `-turn` are below 0 where they should be.
+fn signed(kind: Kind) -> &'static str {
+    if kind == Kind::U32 {
+        "BIGINT"
+    } else {
+        sql_type(kind)
+    }
+}
+
+/// What of a type no cast bridges: whether it is a list, and whether a text.
+fn shape(sql_type: &str) -> (bool, bool) {
+    (sql_type.ends_with("[]"), sql_type.starts_with("VARCHAR"))
 }
 
 /// The statement that makes these columns, behind the number of each row.

@@ -37,6 +37,7 @@ fn numbers(text: &str) -> Vec<f32> {
 fn expressions_as_worked_by_hand() {
     for (text, expected) in [
         ("reward * 2 - value", [2.0, 3.75, 7.5, -1.0, -2.0]),
+        ("-turn + sample", [0.0, -1.0, -2.0, 1.0, 0.0]),
         ("greatest(reward, 1.5)", [1.5, 2.0, 4.0, 1.5, 1.5]),
         ("case when turn = 0 then 1 else least(reward, 0) end", [1.0, 0.0, 0.0, 1.0, -1.0]),
         ("value - lag(value, 1, 0.0) over turns", [0.0, 0.25, 0.25, 2.0, -2.0]),
@@ -112,7 +113,8 @@ fn what_is_no_expression_is_refused() {
         ("value", "1) as float) from read_csv('x') where cast((1", "syntax error"),
         ("value", "", "syntax error"),
         ("task", "'a'", "no expression makes a column `task`"),
-        ("token_rewards", "reward", "Unimplemented type for cast"),
+        ("token_rewards", "reward", "it is FLOAT, and the column is list of f32"),
+        ("value", "action || 'x'", "it is VARCHAR, and the column is f32"),
         ("token_rewards", "[random() for t in response_tokens]", "`random` is none"),
         ("nosuch", "1", "`derived_...`"),
     ] {

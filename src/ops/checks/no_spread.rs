@@ -1,7 +1,7 @@
 //! Notes on runs in which nothing can be learnt, where that is certain before they begin: all episodes of a group must have one return.
 
 use super::upstream::upstream;
-use crate::credit::{AdvantageSettings, Baseline, Penalty, Singleton, Unit};
+use crate::credit::{AdvantageSettings, Penalty, Singleton, Unit};
 use crate::ops::{group, is, rollout};
 use crate::pipeline::{Node, Pipeline, Role};
 
@@ -10,7 +10,7 @@ pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
     let with = node.with.typed::<AdvantageSettings>()?;
     let by_trajectory = with.of.estimator().whole
         && (with.unit == Unit::Trajectory || with.invalid_penalty == 0.0 || with.penalty == Penalty::BeforeReturn);
-    if !by_trajectory || with.baseline == Baseline::None || with.singleton == Singleton::Raw {
+    if !by_trajectory || !with.baseline.within() || with.singleton == Singleton::Raw {
         return None;
     }
     // In a loop a task is attempted several times, and attempts may be compared.
@@ -54,6 +54,7 @@ mod tests {
             ("samples: 1", "task", "of: step_return"),
             ("samples: 1", "task", "of: episode_return, baseline: none, scale: none"),
             ("samples: 1", "task", "of: episode_return, singleton: raw"),
+            ("samples: 1", "task", "of: episode_return, baseline: ema, scale: none"),
             ("samples: 1", "task", "of: episode_return, unit: turn, invalid_penalty: 0.1, penalty: after_return"),
         ] {
             assert_eq!(notes(rollout, by, advantage), "", "{rollout}; [{by}]; {advantage}");

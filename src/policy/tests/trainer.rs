@@ -91,6 +91,7 @@ fn cases() -> Vec<(String, UpdateSettings)> {
     let rows = Aggregation::SeqMeanTokenMean;
     add("GMPO", UpdateSettings { surrogate: Surrogate::Gmpo, clip: 0.01, aggregation: rows, ..base.clone() });
     add("DPPO", UpdateSettings { surrogate: Surrogate::Dppo, region: TrustRegion::Kl, clip: 0.001, ..base.clone() });
+    add("KL-Cov", UpdateSettings { surrogate: Surrogate::KlCov, covary: 0.1, ..base.clone() });
     add("off-policy mask", UpdateSettings { mask_drift: Some(0.001), ..base.clone() });
     add("recomputed", UpdateSettings { old: Some(RatioDenominator::Recomputed), truncate: 1.05, ..base.clone() });
     for (mask_unit, mask_from) in

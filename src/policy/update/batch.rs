@@ -6,7 +6,8 @@
 
 use super::passes::{many, TrainingRow};
 use super::report::RowUse;
-use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
+use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, Surrogate, UpdateSettings};
+use super::surrogate::covarying;
 use crate::policy::learner::Learner;
 use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
 
@@ -24,6 +25,8 @@ pub struct UpdateBatch<'a> {
     pub part: Vec<Vec<bool>>,
     /// For each row the log-probabilities of its tokens under the weights that the update starts from, where the settings ask for them.
     pub start: Option<Vec<Vec<f32>>>,
+    /// For each row and token whether it is one of those that covary most; empty where the surrogate doesn't ask.
+    pub covary: Vec<Vec<bool>>,
 }
 
 impl<'a> UpdateBatch<'a> {
@@ -60,7 +63,15 @@ impl<'a> UpdateBatch<'a> {
                 }
             }
         }
-        Ok(UpdateBatch { examples, rows, settings, used, part, start })
+        let covary = if acted && settings.surrogate == Surrogate::KlCov {
+            let advantages: Vec<Vec<f32>> = examples.iter().map(Example::each_advantage).collect();
+            let trained = |row: usize| part[row].iter().map(|part| *part && used[row] == RowUse::Yes).collect();
+            let logprobs: Vec<&[f32]> = examples.iter().map(|example| &example.logprobs[..]).collect();
+            covarying(&logprobs, &advantages, &(0..rows.len()).map(trained).collect::<Vec<_>>(), settings.covary)
+        } else {
+            Vec::new()
+        };
+        Ok(UpdateBatch { examples, rows, settings, used, part, start, covary })
     }
 
     /// The rows that take part.

@@ -70,6 +70,10 @@ pub enum Surrogate {
     /// The ratio times the advantage, without a clip. A token is masked whose probability has gone the way of its advantage by more than `clip_high`
     /// upwards or `clip` downwards, measured by `region` (DPPO, arXiv 2602.04879; prime-rl's default loss, with 0.2).
     Dppo,
+    /// The ratio times the advantage, without a clip. Of the tokens whose log-probability and advantage lie above the means together the most, the
+    /// share `covary`, |log ratio| is added to the loss (KL-Cov, arXiv 2505.22617). They are chosen once an update, among all of its tokens, by the
+    /// log-probabilities that were recorded; verl chooses anew in each forward pass.
+    KlCov,
 }
 
 /// How far a token's probability has gone from the old one, for `surrogate: dppo`: DPPO has both.
@@ -180,7 +184,20 @@ pub enum Schedule {
 fn only_where_read() -> Value {
     let equals = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
     let unread = |keys: &[&str]| json!({ "properties": keys.iter().map(|key| (key.to_string(), json!(false))).collect::<Map<_, _>>() });
-    let acted = ["surrogate", "ratio", "old", "truncate", "dual_clip", "region", "mask_drift", "mask_below", "mask_unit", "mask_from"];
+    let acted = [
+        "surrogate",
+        "ratio",
+        "old",
+        "truncate",
+        "dual_clip",
+        "region",
+        "covary",
+        "covary_kl",
+        "mask_drift",
+        "mask_below",
+        "mask_unit",
+        "mask_from",
+    ];
     json!([
         { "if": equals("objective", "sft"), "then": unread(&acted) },
         { "if": equals("objective", "value"), "then": unread(&[&acted[..], &["tokens", "entropy"]].concat()) },
@@ -199,6 +216,7 @@ fn only_where_read() -> Value {
             { "properties": { "aggregation": { "const": "seq_mean_token_mean" } }, "required": ["aggregation"] },
         ] } },
         { "if": equals("surrogate", "dppo"), "then": unread(&["ratio", "dual_clip"]), "else": unread(&["region"]) },
+        { "if": equals("surrogate", "kl_cov"), "then": unread(&["clip", "clip_high", "ratio", "dual_clip"]), "else": unread(&["covary", "covary_kl"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
         { "if": { "anyOf": [equals("schedule", "linear"), equals("schedule", "cosine")] },
           "then": { "required": ["decay_steps"] }, "else": unread(&["decay_steps", "lr_end"]) },
@@ -243,6 +261,12 @@ pub struct UpdateSettings {
     pub gate_below: f64,
     /// How `surrogate: dppo` measures how far a token's probability has gone.
     pub region: TrustRegion,
+    /// The share of the tokens that `surrogate: kl_cov` holds back, at least one token; 2e-4 in the paper for 7 billion weights.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub covary: f64,
+    /// The weight of |log ratio| of those tokens; 1 in the paper.
+    #[schemars(range(min = 0.0))]
+    pub covary_kl: f64,
     /// What is clipped: each token's ratio, or one ratio a row.
     pub ratio: RatioKind,
     /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out: recorded ones,
@@ -394,6 +418,8 @@ impl Default for UpdateSettings {
             gate: 1.0,
             gate_below: 1.05,
             region: TrustRegion::Tv,
+            covary: 2e-4,
+            covary_kl: 1.0,
             ratio: RatioKind::Token,
             old: None,
             truncate: 2.0,

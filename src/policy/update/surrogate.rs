@@ -18,6 +18,8 @@ pub struct SurrogateInput<'a> {
     pub advantage: &'a Tensor,
     /// Which row a token is of.
     pub rows: &'a Rows,
+    /// 1 for the tokens that covary most, where the surrogate asks for them, else 0.
+    pub covary: &'a Tensor,
 }
 
 /// The loss of each token by the settings' surrogate, and whether it was clipped or masked.
@@ -29,6 +31,7 @@ pub fn loss(tokens: &SurrogateInput, settings: &UpdateSettings) -> (Tensor, Tens
         Surrogate::Sapo => sapo(tokens, settings.gate, settings.gate_below),
         Surrogate::Gmpo => gmpo(tokens, bounds),
         Surrogate::Dppo => dppo(tokens, bounds, settings.region),
+        Surrogate::KlCov => kl_cov(tokens, settings.covary_kl),
     };
     let Some(most) = settings.mask_drift else { return (loss, clipped) };
     let masked = drifted(tokens, most);
@@ -94,6 +97,30 @@ fn dppo(tokens: &SurrogateInput, (low, high): (f64, f64), region: TrustRegion) -
     ((-(tokens.ratio * tokens.advantage)).masked_fill(&masked, 0.0), masked)
 }
 
+/// KL-Cov (arXiv 2505.22617): -A ratio, and `weight` |log ratio| besides for the tokens that covary most.
+fn kl_cov(tokens: &SurrogateInput, weight: f64) -> (Tensor, Tensor) {
+    let apart = (tokens.new - tokens.old).abs() * tokens.covary * weight;
+    (apart - tokens.ratio * tokens.advantage, tokens.covary.detach())
+}
+
+/// Which of some tokens covary most: the share `most` of those that take part, at least one, by (log p - mean) (A - mean), of equal ones the first.
+/// A list a row.
+pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>], most: f64) -> Vec<Vec<bool>> {
+    let all: Vec<(usize, usize)> =
+        (0..part.len()).flat_map(|row| (0..part[row].len()).map(move |i| (row, i))).filter(|(row, i)| part[*row][*i]).collect();
+    let mean =
+        |value: &dyn Fn(usize, usize) -> f32| all.iter().map(|(row, i)| f64::from(value(*row, *i))).sum::<f64>() / all.len().max(1) as f64;
+    let (logprob, advantage) = (|row: usize, i: usize| logprobs[row][i], |row: usize, i: usize| advantages[row][i]);
+    let (likely, good) = (mean(&logprob), mean(&advantage));
+    let covariance = |(row, i): &(usize, usize)| (f64::from(logprob(*row, *i)) - likely) * (f64::from(advantage(*row, *i)) - good);
+    let mut ranked: Vec<(f64, (usize, usize))> = all.iter().map(|token| (covariance(token), *token)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut covary: Vec<Vec<bool>> = part.iter().map(|part| vec![false; part.len()]).collect();
+    let count = ((all.len() as f64 * most) as usize).max(1);
+    ranked.iter().take(count).for_each(|(_, (row, i))| covary[*row][*i] = true);
+    covary
+}
+
 /// DeepSeek-V3.2's off-policy mask: the tokens with a negative advantage of rows whose mean of log acted - log new exceeds `most`.
 fn drifted(tokens: &SurrogateInput, most: f64) -> Tensor {
     let drift = tokens.rows.mean(&(tokens.acted - tokens.new.detach()));
@@ -113,7 +140,8 @@ mod tests {
         let rows = Rows { place: Tensor::from_slice(&[0i64; N]), part: Tensor::from_slice(&[1f32; N]), count: 1 };
         let ratio = if settings.ratio == RatioKind::Token { ratio(&new, &old) } else { sequence_ratio(&new, &old, &rows) };
         let advantage = &Tensor::from_slice(&advantage);
-        let input = SurrogateInput { new: &new, old: &old, acted: &old, ratio: &ratio, advantage, rows: &rows };
+        let covary = &Tensor::from_slice(&std::array::from_fn::<f32, N, _>(|i| if i == 0 { 1.0 } else { 0.0 }));
+        let input = SurrogateInput { new: &new, old: &old, acted: &old, ratio: &ratio, advantage, rows: &rows, covary };
         let (loss, clipped) = loss(&input, &settings);
         let slopes = Tensor::run_backward(&[loss.sum(None)], &[&new], false, false);
         let one = |i| (loss.double_value(&[i]), slopes[0].double_value(&[i]), clipped.to_kind(Kind::Float).double_value(&[i]) == 1.0);
@@ -195,6 +223,22 @@ mod tests {
             close(&row([2.0], [0.02], [0.01], region(distance, below)), &[(-4.0, -4.0, false)]);
             close(&row([2.0], [1.0], [1.0], region(distance, below)), &[(-2.0, -2.0, false)]);
         }
+    }
+
+    /// Ratios of 0.5, A = 2, the first token held back by |ln 0.5| = 0.693147 with a weight of 3: its slope -0.5 * 2 - 3. Log-probabilities 0, -1, -2,
+    /// -1 (mean -1) and advantages 1, 1, -2, 0 (mean 0): covariances 1, 0, 2, 0.
+    #[test]
+    fn kl_cov_as_worked_by_hand() {
+        let settings = UpdateSettings { covary_kl: 3.0, ..of(Surrogate::KlCov, 0.2, 0.2) };
+        close(&row([2.0; 2], [0.5; 2], [1.0; 2], settings), &[(-1.0 + 3.0 * std::f64::consts::LN_2, -4.0, true), (-1.0, -1.0, false)]);
+        let (logprobs, advantages): ([&[f32]; 2], [Vec<f32>; 2]) =
+            ([&[0.0, -1.0], &[-2.0, -1.0, 9.0]], [vec![1.0, 1.0], vec![-2.0, 0.0, 9.0]]);
+        let part = [vec![true; 2], vec![true, true, false]];
+        let chosen = |most| covarying(&logprobs, &advantages, &part, most);
+        assert_eq!(chosen(0.0), [vec![false; 2], vec![true, false, false]], "one at least");
+        assert_eq!(chosen(0.5), [vec![true, false], vec![true, false, false]]);
+        assert_eq!(chosen(1.0), [vec![true; 2], vec![true, true, false]], "and none that takes no part");
+        assert!(covarying(&[], &[], &[], 0.5).is_empty());
     }
 
     /// Probabilities of 1 that became 0.5 and 0.8: the mean of log acted - log new is (ln 2 + ln 1.25) / 2 = 0.458145.

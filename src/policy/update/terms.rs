@@ -118,11 +118,12 @@ impl PassTokens<'_> {
         let (mut loss, clipped) = if imitates {
             (-&new, new.zeros_like())
         } else {
-            let advantage = self.own(&|row| match &batch.examples[row] {
-                Example { advantages, advantage, .. } if advantages.is_empty() => vec![*advantage; batch.rows[row].len()],
-                Example { advantages, .. } => advantages.clone(),
+            let advantage = self.own(&|row| batch.examples[row].each_advantage());
+            let covary = self.own(&|row| match batch.covary.get(row) {
+                Some(covary) => covary.iter().map(|covary| f32::from(u8::from(*covary))).collect(),
+                None => vec![0.0; batch.rows[row].len()],
             });
-            let tokens = SurrogateInput { new: &new, old, acted: &acted, ratio: &ratio, advantage: &advantage, rows };
+            let tokens = SurrogateInput { new: &new, old, acted: &acted, ratio: &ratio, advantage: &advantage, rows, covary: &covary };
             surrogate::loss(&tokens, settings)
         };
         let masked = self.masked(&new);
