@@ -86,7 +86,7 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/tests/off-policy-mask.yaml", "nodes.update.with.mask_drift=5.0e-4", "loss_share"),
         ("pipelines/hgpo-sokoban.yaml", "nodes.advantage.with.over=all", "used"),
         ("pipelines/hgpo-sokoban.yaml", "nodes.last_2.with.history=2", "group_size"),
-        ("pipelines/gdpo-sokoban.yaml", "nodes.sum.with.weights.valid=2", "advantage"),
+        ("pipelines/gdpo-sokoban.yaml", "nodes.sum.with={ weights: { valid: 2 } }", "advantage"),
         ("pipelines/passk-sokoban.yaml", "nodes.advantage.with.baseline=mean", "baseline"),
         ("pipelines/rae-sokoban.yaml", "nodes.advantage.with.decay=0.5", "running"),
         ("pipelines/rae-sokoban.yaml", "nodes.advantage.with.ema=after", "baseline"),
