@@ -70,7 +70,7 @@ mod tests {
         assert_eq!([0, 1].map(|last| equal(last, 1, 4)), [true, false]);
         assert!([1, 9].iter().all(|last| equal(*last, 0, 3)), "both are the first");
         assert!(!equal(9, 1, 2) && histories(&[], &[], 3).is_empty());
-        let repeated = histories(&[4, 4, 4], &[0..3], 9);
+        let repeated = histories(&[4, 4, 4, 4], &[0..3, 3..4], 9);
         assert!(repeated[1] != repeated[2] && repeated[0] != repeated[1], "as many times as it was");
     }
 
