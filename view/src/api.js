@@ -31,13 +31,23 @@ async function asFile(path, parameters) {
   return answer;
 }
 
+/** Milliseconds in which some question was open: what pages that follow a run have cost it. */
+export const cost = { spent: 0, open: 0, since: 0 };
+
 /** The answer to a question, or an error with the server's own words. */
 export async function ask(path, parameters = {}) {
   if (window.FLOW_FILES) return asFile(path, parameters);
-  const response = await fetch(`api/${path}${query(parameters)}`);
-  const answer = await response.json().catch(() => ({ error: `the server answered with ${response.status}` }));
-  if (!response.ok) throw new Error(answer.error);
-  return answer;
+  if (cost.open === 0) cost.since = performance.now();
+  cost.open += 1;
+  try {
+    const response = await fetch(`api/${path}${query(parameters)}`);
+    const answer = await response.json().catch(() => ({ error: `the server answered with ${response.status}` }));
+    if (!response.ok) throw new Error(answer.error);
+    return answer;
+  } finally {
+    cost.open -= 1;
+    if (cost.open === 0) cost.spent += performance.now() - cost.since;
+  }
 }
 
 /** The answer as it stands: asked again when the address or `tick` changes; what was there stays until the new one is. */

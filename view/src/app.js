@@ -1,7 +1,7 @@
 // The pages of runs: what the address names is drawn.
 import { html, render } from "htm/preact";
 import { useEffect, useState } from "preact/hooks";
-import { address, ask, useAddress, useAnswer } from "./api.js";
+import { ask, cost, useAddress, useAnswer } from "./api.js";
 import { Problem, Waiting } from "./parts.js";
 import { Runs } from "./pages/runs.js";
 import { Overview } from "./pages/overview.js";
@@ -17,8 +17,9 @@ import { Compare } from "./pages/compare.js";
 import { Study } from "./pages/study.js";
 import "./style.css";
 
-/** How often a run that goes on is asked how it stands. */
-const PAUSE = 3000;
+/** How often a run that goes on is asked how it stands: seldom enough that the answers take a hundredth of the time, between these bounds in ms. */
+const SHARE = 0.01;
+const [SHORTEST, LONGEST] = [3000, 20000];
 
 /** The state of a run, asked again while it goes on; `tick` counts its commits. */
 function useRunState(number) {
@@ -26,12 +27,18 @@ function useRunState(number) {
   useEffect(() => {
     let timer = null;
     let over = false;
+    let looks = 0;
+    let begun = 0;
     const look = async () => {
+      // By what the look before cost, with all that the page then asked anew; at first that is the page's own opening.
+      const pause = looks > 1 ? Math.max(SHORTEST, Math.min(LONGEST, (cost.spent - begun) / SHARE)) : SHORTEST;
+      looks += 1;
+      begun = cost.spent;
       try {
         const { state: now, last } = await ask(`runs/${number}/state`);
         if (over) return;
         set((before) => ({ now, last, tick: before.last === last && before.now?.state === now.state ? before.tick : before.tick + 1 }));
-        if (now.state === "running") timer = setTimeout(look, PAUSE);
+        if (now.state === "running") timer = setTimeout(look, pause);
       } catch (error) {
         if (!over) set({ tick: 0, last: null, now: null, error: error.message });
       }

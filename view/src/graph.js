@@ -1,5 +1,6 @@
 // The pipeline as a graph, laid out by dagre.
 import { html } from "htm/preact";
+import { useMemo } from "preact/hooks";
 import dagre from "@dagrejs/dagre";
 
 const WIDTH = 156;
@@ -33,7 +34,7 @@ const path = (points) => points.map((point, i) => `${i ? "L" : "M"}${point.x},${
 
 /** The nodes with what each does now; `chosen` is marked, and a click chooses. */
 export function Graph({ nodes, activity = {}, chosen, onChoose }) {
-  const { graph, edges, loops } = layout(nodes);
+  const { graph, edges, loops } = useMemo(() => layout(nodes), [JSON.stringify(nodes)]);
   const { width, height } = graph.graph();
   const box = (id) => graph.node(id);
   const line = (edge) => {

@@ -10,7 +10,7 @@ use crate::log::{self, QueryResult};
 use crate::policy::Tokenizer;
 use crate::row::{self, Kind};
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::{cast, concat_batches};
+use arrow::compute::cast;
 use serde_json::{json, Value};
 
 /// The episode of a task's sample, from its row `from` on; `table` is `trajectories`, or the node that played it.
@@ -64,7 +64,7 @@ const SHARED: usize = 2000;
 fn read(run: &ServedRun, table: &str, sql: &str, rows: &QueryResult) -> Answer {
     let mut answer = cells::table(sql, rows, MOST)?;
     answer["texts"] = match vocabulary(run, table) {
-        Some(tokenizer) => texts(&concat_batches(&rows.schema, &rows.batches)?, tokenizer)?.into(),
+        Some(tokenizer) => texts(&rows.batches, tokenizer)?.into(),
         None => Value::Null,
     };
     Ok(answer)
@@ -72,28 +72,30 @@ fn read(run: &ServedRun, table: &str, sql: &str, rows: &QueryResult) -> Answer {
 
 /// By row: the prompt as the model read it, parted where it begins to differ from the row before it, what a memory added to it, and the answer
 /// token by token.
-fn texts(rows: &RecordBatch, tokenizer: &Tokenizer) -> Result<Vec<Value>> {
-    let tokens = |name: &str| {
-        let column = rows.column_by_name(name).map(|column| cast(column, &Kind::U32List.arrow())).transpose()?;
-        Ok::<_, Error>(move |i: usize| {
-            column.as_ref().filter(|lists| lists.is_valid(i)).map_or(Vec::new(), |lists| row::u32_list(lists.as_list(), i))
-        })
-    };
-    let (prompts, bare, responses) = (tokens("prompt_tokens")?, tokens("bare_tokens")?, tokens("response_tokens")?);
+fn texts(batches: &[RecordBatch], tokenizer: &Tokenizer) -> Result<Vec<Value>> {
     let mut before: Vec<u32> = Vec::new();
-    let mut texts = Vec::with_capacity(rows.num_rows());
-    for i in 0..rows.num_rows().min(MOST) {
-        let (prompt, response) = (prompts(i), responses(i));
-        let shared = prompt.iter().zip(&before).take_while(|(a, b)| a == b).count();
-        texts.push(json!({
-            "shared": (shared <= SHARED).then(|| tokenizer.transcribe(&prompt[..shared])),
-            "shared_tokens": shared,
-            "rest": tokenizer.transcribe(&prompt[shared..]),
-            "told": tokenizer.transcribe(added(&prompt, &bare(i))),
-            "pieces": pieces(&response, tokenizer),
-        }));
-        before = prompt;
-        before.extend(response);
+    let mut texts = Vec::new();
+    for rows in batches {
+        let tokens = |name: &str| {
+            let column = rows.column_by_name(name).map(|column| cast(column, &Kind::U32List.arrow())).transpose()?;
+            Ok::<_, Error>(move |i: usize| {
+                column.as_ref().filter(|lists| lists.is_valid(i)).map_or(Vec::new(), |lists| row::u32_list(lists.as_list(), i))
+            })
+        };
+        let (prompts, bare, responses) = (tokens("prompt_tokens")?, tokens("bare_tokens")?, tokens("response_tokens")?);
+        for i in 0..rows.num_rows().min(MOST - texts.len()) {
+            let (prompt, response) = (prompts(i), responses(i));
+            let shared = prompt.iter().zip(&before).take_while(|(a, b)| a == b).count();
+            texts.push(json!({
+                "shared": (shared <= SHARED).then(|| tokenizer.transcribe(&prompt[..shared])),
+                "shared_tokens": shared,
+                "rest": tokenizer.transcribe(&prompt[shared..]),
+                "told": tokenizer.transcribe(added(&prompt, &bare(i))),
+                "pieces": pieces(&response, tokenizer),
+            }));
+            before = prompt;
+            before.extend(response);
+        }
     }
     Ok(texts)
 }

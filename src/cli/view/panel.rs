@@ -25,9 +25,13 @@ pub fn failures(run: &ServedRun) -> Answer {
     Ok(json!({ "causes": up_to(run, None, causes)?, "newest": up_to(run, None, &newest)? }))
 }
 
-/// The tasks of a panel, each with the share of its episodes that were won, in one iteration; pass@k where they had several attempts.
+/// The tasks of a panel at the last measurement up to an iteration: of each the share of its episodes that were won; pass@k where they had
+/// several attempts.
 pub fn panel(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     let rows = RunTable::of(run, node)?;
+    let measured = measured(run, node)?;
+    let until = measured.partition_point(|other| *other <= iteration);
+    let iteration = until.checked_sub(1).map_or(iteration, |last| measured[last]);
     let score = rows.maybe("score", "avg(score) FILTER (done)", "score");
     let sql = format!(
         "SELECT task, count(DISTINCT sample) AS episodes, max(attempt) + 1 AS attempts, avg(won::INT) FILTER (done) AS won, {score} \
@@ -36,8 +40,6 @@ pub fn panel(run: &ServedRun, node: &str, iteration: u64) -> Answer {
         MOST + 1
     );
     let mut answer = of_iteration(run, iteration, &sql)?;
-    let measured = measured(run, node)?;
-    let until = measured.partition_point(|other| *other <= iteration);
     let some = &measured[until.saturating_sub(MEASUREMENTS)..until];
     if let (Some(first), true) = (some.first(), some.len() > 1) {
         let ever = format!(
@@ -46,8 +48,11 @@ pub fn panel(run: &ServedRun, node: &str, iteration: u64) -> Answer {
         );
         answer["ever"] = within(run, *first..=iteration, &ever)?;
     }
+    answer["iteration"] = json!(iteration);
     answer["iterations"] = json!(measured);
-    answer["pass"] = passes(run, &rows, iteration)?;
+    // The attempts are the third column.
+    let several = answer["rows"].as_array().is_some_and(|tasks| tasks.iter().any(|task| task[2].as_u64() > Some(1)));
+    answer["pass"] = if several { passes(run, &rows, iteration)? } else { Value::Null };
     Ok(answer)
 }
 
@@ -77,5 +82,5 @@ fn passes(run: &ServedRun, rows: &RunTable, iteration: u64) -> Answer {
         let pass = pass_interval(&trials, k, SEED);
         json!([k, pass.value, pass.low, pass.high])
     };
-    Ok(if most < 2 { Value::Null } else { (1..=most).map(pass).collect() })
+    Ok((1..=most).map(pass).collect())
 }

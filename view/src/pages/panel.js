@@ -8,17 +8,15 @@ import { episode } from "./iteration.js";
 
 export function Panel({ number, run, parts, given, tick }) {
   const [node] = parts;
-  const wanted = given.i ?? run.iterations.last;
-  const { data, error } = useAnswer(`runs/${number}/panel`, { node, iteration: wanted }, tick);
+  const { data, error } = useAnswer(`runs/${number}/panel`, { node, iteration: given.i ?? run.iterations.last }, tick);
   const listed = useAnswer("runs").data?.runs || [];
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Waiting} />`;
-  const played = data.iterations.map(String);
-  if (played.length && !played.includes(String(wanted))) change({ i: played.at(-1) });
+  const wanted = data.iteration;
   const cells = { task: (task) => html`<a href=${episode(number, wanted, { task, sample: 0 }, node)}>${task}</a>` };
   const figures = ["success", "return"].filter((name) => run.figures[node]?.[name]);
   return html`<section class="curves">${figures.map((name) => html`<${Figure} key=${name} number=${number} node=${node} name=${name} tick=${tick} />`)}</section>
-    <p><${Choice} label="Iteration" value=${String(wanted)} options=${played.map((iteration) => [iteration, iteration])} onChange=${(i) => change({ i })} /></p>
+    <p><${Choice} label="Iteration" value=${String(wanted)} options=${data.iterations.map((iteration) => [String(iteration), String(iteration)])} onChange=${(i) => change({ i })} /></p>
     <${Rivals} number=${number} node=${node} given=${given} listed=${listed} />
     ${data.ever && html`<${Never} answer=${data.ever} number=${number} node=${node} at=${wanted} />`}
     ${data.pass && html`<${Passes} pass=${data.pass} />`}
@@ -61,8 +59,8 @@ function Wins({ numbers, node, listed }) {
     let over = false;
     const newest = async (one) => {
       const { iterations } = await ask(`runs/${one}/run`);
-      const { iterations: measured } = await ask(`runs/${one}/panel`, { node, iteration: iterations.last });
-      return { one, at: measured.at(-1), rows: records(await ask(`runs/${one}/panel`, { node, iteration: measured.at(-1) })) };
+      const answer = await ask(`runs/${one}/panel`, { node, iteration: iterations.last });
+      return { one, at: answer.iteration, rows: records(answer) };
     };
     Promise.all(numbers.map(newest)).then((all) => over || set({ all }), (error) => over || set({ error: error.message }));
     return () => { over = true; };
