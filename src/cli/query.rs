@@ -20,7 +20,7 @@ enum TableFormat {
 pub struct QueryArgs {
     /// The run's folder
     run: PathBuf,
-    /// One SELECT; the tables are the logged nodes, `metrics`, `trajectories` and `provenance`
+    /// One SELECT; the tables are the logged nodes, `metrics`, `trajectories` and `provenance`. `-` reads it from standard input
     sql: String,
     #[arg(long, value_enum, default_value = "table")]
     format: TableFormat,
@@ -29,6 +29,10 @@ pub struct QueryArgs {
 impl QueryArgs {
     pub fn run(self) -> CommandResult {
         let run = log::Run::open(&self.run)?;
+        let sql = match self.sql.as_str() {
+            "-" => std::io::read_to_string(std::io::stdin())?,
+            _ => self.sql,
+        };
         room::limit();
         let decode = vocabularies::decoder(&run);
         let format = match self.format {
@@ -38,11 +42,11 @@ impl QueryArgs {
             TableFormat::Parquet => log::AnswerFormat::Parquet,
         };
         match self.format {
-            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::query_to(&run, &self.sql, format, Some(&decode), out)?)),
+            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::query_to(&run, &sql, format, Some(&decode), out)?)),
             TableFormat::Parquet if std::io::stdout().is_terminal() => {
                 Err(Error::request("Parquet is no text: write it to a file with `> answer.parquet`"))
             }
-            TableFormat::Csv | TableFormat::Parquet => printed_raw(|out| Ok(log::query_to(&run, &self.sql, format, Some(&decode), out)?)),
+            TableFormat::Csv | TableFormat::Parquet => printed_raw(|out| Ok(log::query_to(&run, &sql, format, Some(&decode), out)?)),
         }
     }
 }

@@ -37,7 +37,9 @@ function useRunState(number) {
       try {
         const { state: now, last } = await ask(`runs/${number}/state`);
         if (over) return;
-        set((before) => ({ now, last, tick: before.last === last && before.now?.state === now.state ? before.tick : before.tick + 1 }));
+        // The first look is of what the page has just asked for.
+        const same = (before) => before.now === null || (before.last === last && before.now.state === now.state);
+        set((before) => ({ now, last, tick: same(before) ? before.tick : before.tick + 1 }));
         if (now.state === "running") timer = setTimeout(look, pause);
       } catch (error) {
         if (!over) set({ tick: 0, last: null, now: null, error: error.message });

@@ -23,10 +23,15 @@ export const Waiting = () => html`<p class="quiet">reading the log …</p>`;
 export const Sql = ({ sql, run }) => sql && html`<details class="sql"><summary>SQL</summary><pre>${sql}</pre>
   <a href=${`#/r/${run}/sql?${new URLSearchParams({ q: sql })}`}>ask it</a></details>`;
 
+/** How many rows are drawn at once: a browser takes longer to lay out a long table than the log to answer. */
+const FIRST = 100;
+
 /** A table that sorts by a click on a column. `cells` may draw a column in another way, `link` leads from a row. */
 export function Table({ columns, rows, cells = {}, caption, more, sort: first }) {
   const [sort, setSort] = useState(first || null);
-  const numeric = (name) => rows.some((row) => typeof row[name] === "number") && rows.every((row) => row[name] === null || typeof row[name] === "number");
+  const [whole, setWhole] = useState(false);
+  const numbers = columns.filter((name) => rows.some((row) => typeof row[name] === "number") && rows.every((row) => row[name] === null || typeof row[name] === "number"));
+  const numeric = (name) => numbers.includes(name);
   const sorted = [...rows];
   if (sort) {
     const { name, down } = sort;
@@ -39,9 +44,9 @@ export function Table({ columns, rows, cells = {}, caption, more, sort: first })
     ${caption && html`<caption>${caption}</caption>`}
     <thead><tr>${columns.map((name) => html`<th key=${name} class=${numeric(name) ? "number" : ""} aria-sort=${direction(name)}>
       <button onClick=${() => by(name)}>${name.replaceAll("_", " ")}${sort?.name === name ? (sort.down ? " ↓" : " ↑") : ""}</button></th>`)}</tr></thead>
-    <tbody>${sorted.map((row, i) => html`<tr key=${i}>${columns.map((name) => html`<td key=${name} class=${numeric(name) ? "number" : ""}>
+    <tbody>${(whole ? sorted : sorted.slice(0, FIRST)).map((row, i) => html`<tr key=${i}>${columns.map((name) => html`<td key=${name} class=${numeric(name) ? "number" : ""}>
       ${cells[name] ? cells[name](row[name], row) : html`<${Cell} value=${row[name]} />`}</td>`)}</tr>`)}</tbody>
-  </table>${rows.length === 0 && html`<p class="quiet">no rows</p>`}${more && html`<p class="quiet">There are more rows than these ${rows.length}: ask in SQL for the others.</p>`}</div>`;
+  </table>${!whole && rows.length > FIRST && html`<p><button onClick=${() => setWhole(true)}>show the other ${rows.length - FIRST} rows</button></p>`}${rows.length === 0 && html`<p class="quiet">no rows</p>`}${more && html`<p class="quiet">There are more rows than these ${rows.length}: ask in SQL for the others.</p>`}</div>`;
 }
 
 /** A value; a long text opens by a click, so that nothing is cut off for good. */

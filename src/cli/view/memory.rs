@@ -17,15 +17,20 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     if !table.has("change") {
         return Err(Error::Request(format!("`{node}` is no memory that was logged")));
     }
+    // Which entries there are takes three columns of the whole memory; what they say, the iterations since the first of them came.
+    let since = format!(
+        "SELECT min(since) FROM (SELECT min(iteration) AS since FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0)",
+        table.name
+    );
+    let first = up_to(run, Some(iteration), &since)?["rows"][0][0].as_u64().unwrap_or(iteration);
     let entries = format!(
-        "WITH entries AS (SELECT id, min(iteration) AS since FROM {0} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0) \
-         SELECT id, arg_max(kind, iteration) AS kind, arg_max(key, iteration) AS key, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score, \
-         any_value(since) AS since, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, any_value(turn) AS turn \
-         FROM {0} JOIN entries USING (id) WHERE iteration <= {iteration} GROUP BY id ORDER BY score DESC, id LIMIT {1}",
+        "SELECT id, arg_max(kind, iteration) AS kind, arg_max(key, iteration) AS key, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score, \
+         min(iteration) AS since, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, any_value(turn) AS turn \
+         FROM {} WHERE iteration BETWEEN {first} AND {iteration} GROUP BY id HAVING sum(change) > 0 ORDER BY score DESC, id LIMIT {}",
         table.name,
         MOST + 1
     );
-    Ok(json!({ "growth": curve(run, node, "entries")?, "entries": up_to(run, Some(iteration), &entries)? }))
+    Ok(json!({ "growth": curve(run, node, "entries")?, "entries": within(run, first..=iteration, &entries)? }))
 }
 
 /// A table of turns with what each was told: of the training, where it has one.
@@ -44,17 +49,39 @@ fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
     Ok((RunTable::of(run, name)?, list))
 }
 
+/// The iterations in which an entry can have been told: those in which a memory had it, and as many after them as its readers lag behind. All,
+/// where no memory was logged that had it.
+fn known(run: &ServedRun, id: u64) -> Result<(u64, u64)> {
+    let manifest = run.manifest()?;
+    let memories = manifest.info.nodes.iter().filter(|node| RunTable::of(run, &node.id).is_ok_and(|table| table.has("change")));
+    let of = |name: &str| format!("SELECT iteration, change FROM {} WHERE id = {id}", quoted(name));
+    let changes: Vec<String> = memories.map(|node| of(&node.id)).collect();
+    if changes.is_empty() {
+        return Ok((0, u64::MAX));
+    }
+    let sql = format!("SELECT min(iteration), max(iteration), sum(change) > 0 FROM ({})", changes.join(" UNION ALL "));
+    let answer = up_to(run, None, &sql)?;
+    let row = &answer["rows"][0];
+    Ok(match (row[0].as_u64(), row[1].as_u64(), row[2].as_bool()) {
+        (Some(first), Some(last), Some(false)) => (first, last.saturating_add(manifest.info.delay + 1)),
+        (Some(first), _, _) => (first, u64::MAX),
+        _ => (0, u64::MAX),
+    })
+}
+
 /// The turns that retrieved an entry, the newest first, and whether their episodes were won.
 pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
     let id: u64 = id.parse().map_err(|_| Error::request("an entry is named by a number"))?;
     let (rows, list) = readers(run)?;
     let won = rows.maybe("won", "won", "won");
+    let (first, last) = known(run, id)?;
     let sql = format!(
-        "SELECT iteration, {NAME}, reward, {won} FROM {} WHERE list_contains({list}, {id}) ORDER BY iteration DESC, {NAME} LIMIT {}",
+        "SELECT iteration, {NAME}, reward, {won} FROM {} WHERE iteration BETWEEN {first} AND {last} AND list_contains({list}, {id}) \
+         ORDER BY iteration DESC, {NAME} LIMIT {}",
         rows.name,
         MOST + 1
     );
-    up_to(run, None, &sql)
+    within(run, first..=last, &sql)
 }
 
 /// Of each entry that was told: the episodes that were told it, and the others of the same tasks from the first iteration that it was told in to the last.

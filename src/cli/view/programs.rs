@@ -7,7 +7,7 @@ use crate::cli::error::{Error, Result};
 use serde_json::{json, Map, Value};
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ const LONGEST: u64 = 256 << 20;
 
 /// Anybody's SQL. The process is ended as soon as there are as many rows as a page shows.
 pub async fn sql(run: &ServedRun, sql: &str) -> Answer {
-    let (mut child, output) = start(&["query", &run.folder, sql, "--format", "json"])?;
+    let (mut child, output) = asked(run, sql).await?;
     let mut lines = BufReader::new(output.take(LONGEST)).lines();
     let mut rows: Vec<Map<String, Value>> = Vec::new();
     // An array with a line for each row.
@@ -46,6 +46,28 @@ pub async fn sql(run: &ServedRun, sql: &str) -> Answer {
     Ok(json!({ "sql": sql, "columns": columns, "rows": rows, "more": more }))
 }
 
+/// The process that answers a question. One was started with the question before, and waits: a program of this size takes longer to start
+/// than most answers take.
+async fn asked(run: &ServedRun, sql: &str) -> Result<(Child, ChildStdout)> {
+    let mut waiting = run.waiting.lock().take();
+    // One that has ended, for whatever reason, answers nothing.
+    if !waiting.as_mut().is_some_and(|(child, _)| matches!(child.try_wait(), Ok(None))) {
+        waiting = None;
+    }
+    let (mut child, output) = waiting.map_or_else(|| questioned(run), Ok)?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(sql.as_bytes()).await?;
+    }
+    // Without one that waits the next question starts its own.
+    *run.waiting.lock() = questioned(run).ok();
+    Ok((child, output))
+}
+
+/// A process that reads a question from its standard input and answers it.
+fn questioned(run: &ServedRun) -> Result<(Child, ChildStdout)> {
+    start(&["query", &run.folder, "-", "--format", "json"], Stdio::piped())
+}
+
 /// All rows of an answer as a file.
 pub async fn file(run: &ServedRun, sql: &str, format: &str) -> Result<Vec<u8>> {
     if !["csv", "parquet"].contains(&format) {
@@ -62,7 +84,7 @@ pub async fn diff(run: &ServedRun, other: &ServedRun) -> Answer {
 
 /// All that the program answers.
 async fn whole(arguments: &[&str]) -> Result<Vec<u8>> {
-    let (child, output) = start(arguments)?;
+    let (child, output) = start(arguments, Stdio::null())?;
     let mut bytes = Vec::new();
     timeout(PATIENCE, output.take(LONGEST).read_to_end(&mut bytes)).await.map_err(|_| too_long())??;
     if bytes.len() as u64 == LONGEST {
@@ -75,9 +97,9 @@ async fn whole(arguments: &[&str]) -> Result<Vec<u8>> {
     }
 }
 
-fn start(arguments: &[&str]) -> Result<(Child, ChildStdout)> {
+fn start(arguments: &[&str], input: Stdio) -> Result<(Child, ChildStdout)> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn()?;
     let output = child.stdout.take().ok_or_else(|| Error::request("the question has no output"))?;
     Ok((child, output))

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
+use tokio::process::{Child, ChildStdout};
 
 /// The runs that are served.
 pub struct ServedRuns {
@@ -32,6 +33,8 @@ pub struct ServedRun {
     graph: OnceLock<std::result::Result<Value, String>>,
     overview: Mutex<Option<(Arc<Manifest>, Value)>>,
     vocabularies: OnceLock<Vocabularies>,
+    /// A process that waits for a question.
+    pub waiting: Mutex<Option<(Child, ChildStdout)>>,
 }
 
 /// Names, lengths and times of the files that say what is committed.
@@ -115,6 +118,7 @@ impl ServedRun {
             graph: OnceLock::new(),
             overview: Mutex::default(),
             vocabularies: OnceLock::new(),
+            waiting: Mutex::default(),
         }
     }
 

@@ -10,24 +10,25 @@ export function Memory({ number, run, parts, given, tick }) {
   const { first, last } = run.iterations;
   const iteration = given.i === undefined ? last : Number(given.i);
   const { data, error } = useAnswer(`runs/${number}/memory`, { node, iteration }, tick);
+  const told = useAnswer(`runs/${number}/told`, { iteration }, tick);
+  const texts = new Map(data ? records(data.entries).map((row) => [String(row.id), row.text]) : []);
+  const entry = given.entry !== undefined && html`<${Retrievals} key="entry" number=${number} id=${given.entry} text=${texts.get(given.entry)} />`;
   if (error) return html`<${Problem} error=${error} />`;
-  if (!data) return html`<${Waiting} />`;
+  if (!data) return html`${entry}<${Waiting} />`;
   // The figure is logged when the memory changes.
   const growth = [...data.growth.points];
   if (growth.length > 0 && growth.at(-1)[0] < last) growth.push([last, growth.at(-1)[1]]);
   const choose = (id) => html`<button class="plain" onClick=${() => change({ entry: id })}>${id}</button>`;
   const cells = { id: choose, task: (task, row) => html`<a href=${episode(number, row.since, row)}>${task}</a>` };
-  const texts = new Map(records(data.entries).map((row) => [String(row.id), row.text]));
   return html`<p><label class="choice">As of iteration <input type="number" min=${first} max=${last} value=${iteration} onChange=${(event) => change({ i: event.target.value })} /></label></p>
-    ${given.entry !== undefined && html`<${Retrievals} number=${number} id=${given.entry} text=${texts.get(given.entry)} />`}
-    <${Told} number=${number} iteration=${iteration} texts=${texts} choose=${choose} tick=${tick} />
+    ${entry}
+    <${Told} answer=${told} number=${number} iteration=${iteration} texts=${texts} choose=${choose} />
     <h2>Entries</h2><${Answer} answer=${data.entries} run=${number} cells=${cells} caption="Each number leads to the turns that were told the entry, each task to the episode that wrote it" />
     <h2>Growth</h2><${Curve} title="entries" lines=${[{ label: "entries", points: growth.map(([at, entries]) => [at, entries]) }]} onPoint=${(i) => change({ i })} />`;
 }
 
 /** Which entries helped: episodes that were told one beside the others of the same tasks and iterations. */
-function Told({ number, iteration, texts, choose, tick }) {
-  const { data, error } = useAnswer(`runs/${number}/told`, { iteration }, tick);
+function Told({ answer: { data, error }, number, iteration, texts, choose }) {
   if (error) return html`<h2>Which entries helped</h2><${Problem} error=${error} />`;
   if (!data) return html`<h2>Which entries helped</h2><${Waiting} />`;
   const rows = records(data).map((row) => ({ ...row, text: texts.get(String(row.id)) ?? "(no longer in the memory)" }));
