@@ -8,6 +8,7 @@ use crate::log::LogError;
 use crate::pipeline::Diagnostics;
 use crate::policy::PolicyError;
 use crate::printable::{printable, shortened};
+use crate::rollout::error::RolloutError;
 use crate::row::lines::Mistakes;
 use crate::row::RowError;
 use std::fmt::Display;
@@ -37,6 +38,8 @@ pub enum Error {
     Env(#[from] EnvError),
     #[error(transparent)]
     Row(#[from] RowError),
+    #[error(transparent)]
+    Rollout(#[from] RolloutError),
     #[error(transparent)]
     Run(#[from] Failure),
     #[error(transparent)]

@@ -1,5 +1,6 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
+mod audit;
 mod bundle;
 mod candidates;
 mod check;
@@ -89,6 +90,8 @@ enum Verb {
     Bundle(bundle::BundleArgs),
     /// Compares two runs row by row
     Diff(diff::DiffArgs),
+    /// Plays on from logged turns, and says whether their credit points the right way
+    Audit(audit::AuditArgs),
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
     Eval(eval::EvalArgs),
     /// Makes a paper's tables from a file: trains what is missing, measures it, writes them
@@ -153,6 +156,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Verb::Verify(verb) => verb.run(),
         Verb::Bundle(verb) => verb.run(),
         Verb::Diff(verb) => verb.run(),
+        Verb::Audit(verb) => verb.run(),
         Verb::Eval(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),
         Verb::Panel(verb) => verb.run(),

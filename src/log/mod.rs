@@ -17,6 +17,7 @@
 //! part has a name of its own (`pending`), so other programs don't read it either.
 //! [`diff()`] joins two runs by the names of their rows.
 
+mod beside;
 mod chain;
 mod commit;
 mod compaction;
@@ -53,6 +54,7 @@ mod views;
 mod weights;
 mod writer;
 
+pub use beside::write_audit;
 pub use commit::Committer;
 pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, WeightsDiff};
 pub use error::LogError;

@@ -3,7 +3,7 @@
 use super::index::LogIndex;
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
-use super::{pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
+use super::{beside, pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
 use crate::pipeline::Role;
 use crate::row::{self, NAME};
 use duckdb::{params, Connection, Result as Sql};
@@ -62,7 +62,9 @@ pub(super) fn files<'a>(
         };
         Ok((id, there?))
     };
-    nodes.chain([ERRORS]).map(files_of).collect()
+    let beside = beside::TABLES.iter().filter(|table| index.info.nodes.iter().all(|node| node.id != **table));
+    let beside = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty());
+    nodes.chain([ERRORS]).map(files_of).chain(beside.map(Ok)).collect()
 }
 
 /// The memory that a query may always use, in bytes.

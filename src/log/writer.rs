@@ -22,7 +22,7 @@ const PAGE: usize = 32 << 20;
 /// Writes the rows that `worker` logged for `node` in `iteration`. Readers see them once a [`super::Committer`] has committed them.
 /// A file that a killed run left under the same name is replaced.
 pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &RecordBatch) -> Result<Part, LogError> {
-    let bytes = encode(rows, properties(rows)?)?;
+    let bytes = encoded(rows)?;
     let path = format!("log/{node}/{iteration}/part-{worker}.parquet");
     let file = run.root().join(&path);
     run.in_place()?;
@@ -55,6 +55,11 @@ pub(super) fn segment(rows: &[RecordBatch]) -> Result<Vec<u8>, LogError> {
     let mut writer = ArrowWriter::try_new_with_options(Vec::new(), first.schema(), options)?;
     rows.iter().try_for_each(|rows| writer.write(rows))?;
     Ok(writer.into_inner()?)
+}
+
+/// A file with these rows.
+pub(super) fn encoded(rows: &RecordBatch) -> Result<Vec<u8>, LogError> {
+    encode(rows, properties(rows)?)
 }
 
 /// One Parquet file in memory: it is written to disk in one piece, and a full disk is then told from a bad row.

@@ -42,6 +42,7 @@ use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
+use crate::rollout::player::Play;
 use crate::row;
 use checks::{acting, by_name, foreign_weights, heads, served, shared, update_order};
 use serde_json::Value;
@@ -118,6 +119,11 @@ pub fn rolls_out(node: &Node) -> bool {
 /// Whether the node itself plays training episodes in which a model acts, not an expert.
 pub fn acts(node: &Node) -> bool {
     operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.further.expert)(&node.with))
+}
+
+/// How a node itself plays training episodes in which a model acts; none of another node.
+pub fn play(node: &Node) -> Option<Play> {
+    acts(node).then(|| rollout::played(node)).flatten()
 }
 
 /// Whether the node learns from what actions earned: not what an expert did, and no values.

@@ -131,6 +131,11 @@ pub const OPERATOR: Operator = Operator {
     },
 };
 
+/// How the node plays.
+pub fn played(node: &Node) -> Option<Play> {
+    node.with.typed::<Rollout>().map(|with| with.play_settings())
+}
+
 /// Whether the node plays each task once.
 pub fn one_sample(node: &Node) -> bool {
     node.with.typed::<Rollout>().is_some_and(|with| with.samples == 1)

@@ -9,6 +9,7 @@
 //! attempt is told, an [`exchange`] of them is the control. An [`agent`] says how a model acts, and its [`context`] what stands in its prompt
 //! beside what it observes: entries of memories, notes, and what it wrote for itself a turn ago.
 //! A [`row_text`] is made of rows that were played, and a [`rollback`] of each is tried in the world. [`dynamic_sampling`] goes on playing until enough tasks tell good from bad.
+//! A [`continuation`] plays on from a turn that was logged.
 
 pub mod action;
 mod advice;
@@ -21,6 +22,7 @@ mod calling;
 mod calls;
 pub mod clustering;
 pub mod context;
+pub mod continuation;
 pub mod conversation;
 pub mod dynamic_sampling;
 pub mod episode;

@@ -13,7 +13,7 @@ use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries, RetryPolicy};
 use super::summary::Summary;
 use crate::env::{Act, Call, Cause, EpisodeView, Extras, Fault, ResetRequest, Task, Worlds};
-use crate::policy::{Policy, Tokenizer};
+use crate::policy::{Policy, Reply, Tokenizer};
 use crate::row::RowError;
 use crate::stats::revisits;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -41,6 +41,8 @@ pub struct Sampler {
     pending: PendingTurns,
     /// Episodes of programs that were told that their call is too long, and haven't answered yet.
     refused: BTreeSet<usize>,
+    /// The responses of an episode's first turns, by its number, where they are given and not sampled.
+    given: BTreeMap<usize, Vec<Vec<u32>>>,
     retries: Retries,
     summary: Summary,
     failed: Vec<FailedEpisode>,
@@ -51,8 +53,8 @@ impl Sampler {
     pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, play, seed)?;
         let retries = Retries::new(player.play().retry, &Summary::default());
-        let (tasks, episodes, queued, started, moved, pending, refused, summary, failed) = Default::default();
-        Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, pending, refused, retries, summary, failed })
+        let (tasks, episodes, queued, started, moved, pending, refused, given, summary, failed) = Default::default();
+        Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, pending, refused, given, retries, summary, failed })
     }
 
     /// The same with these sources of context.
@@ -87,7 +89,7 @@ impl Sampler {
         self.player.clear();
         self.retries = Retries::new(self.player.play().retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
-        (self.pending, self.refused, self.summary, self.failed) = Default::default();
+        (self.pending, self.refused, self.given, self.summary, self.failed) = Default::default();
     }
 
     /// Adds episodes, which join at the next step. An error if a task's name can't be parsed.
@@ -100,6 +102,17 @@ impl Sampler {
             self.summary.episodes += 1;
         }
         Ok(())
+    }
+
+    /// Adds an episode whose first turns have these responses, token by token; the policy goes on from there. Its number.
+    ///
+    /// # Errors
+    /// If the task's name can't be parsed.
+    pub fn begin_from(&mut self, start: EpisodeStart, responses: Vec<Vec<u32>>) -> Result<usize, RolloutError> {
+        let number = self.begun();
+        self.begin([start])?;
+        self.given.insert(number, responses);
+        Ok(number)
     }
 
     /// How many episodes were begun since [`Sampler::clear`].
@@ -137,15 +150,21 @@ impl Sampler {
         let requested = self.player.requests(&all, &mut self.worlds)?;
         let (mut live, mut requests, mut asked, mut sent, mut unasked) =
             (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut answered: Vec<(usize, AskedTurn, Result<Response, Fault>)> = Vec::with_capacity(all.len());
         for (episode, requested) in all.into_iter().zip(requested) {
             match requested {
                 Ok((request, prompt_memory, fork)) => {
                     let stops = |call: &Call| [&call.stop[..], &self.player.play().sampling.stop].concat();
                     let limits = episode.view.extras.call.as_ref().map(|call| (call.max_tokens, stops(call)));
                     let (number, answered_by) = (episode.number, self.player.answerer(&episode));
-                    let later = self.player.begin(&episode, &request, self.pending.to())?;
+                    let given = self.given.get(&number).and_then(|given| given.get(episode.episode.turn() as usize));
+                    let later = given.is_none() && self.player.begin(&episode, &request, self.pending.to())?;
                     let turn = AskedTurn { request, limits, prompt_memory, fork, answered_by };
-                    if later {
+                    if let Some(tokens) = given {
+                        let reply = Reply { tokens: tokens.clone(), logprobs: vec![0.0; tokens.len()] };
+                        let response = self.player.response(Ok(reply), &turn.answered_by);
+                        answered.push((number, turn, response));
+                    } else if later {
                         sent.push((number, turn));
                     } else {
                         live.push(episode);
@@ -158,7 +177,6 @@ impl Sampler {
         }
         let responses = self.player.responses(&live, &mut requests, &mut self.worlds, &mut self.summary.tokens)?;
         sent.into_iter().for_each(|(number, turn)| self.pending.insert(number, turn));
-        let mut answered: Vec<(usize, AskedTurn, Result<Response, Fault>)> = Vec::with_capacity(asked.len());
         for (((number, turn), request), response) in asked.into_iter().zip(requests).zip(responses) {
             answered.push((number, AskedTurn { request, ..turn }, response));
         }
@@ -347,6 +365,7 @@ impl Sampler {
     /// Removes an episode that has ended by itself, and counts it.
     fn end(&mut self, number: usize, outcome: String) -> Option<Finished> {
         let Episode { start, instruction, kind, turns, score, .. } = self.episodes.remove(&number)?;
+        self.given.remove(&number);
         self.worlds.close(&[number]);
         self.summary.turns += turns.len();
         self.summary.won += turns.iter().filter(|t| t.won).count();

@@ -1,6 +1,7 @@
 //! Statistics: what a number that was measured says, and how sure one can be of it. Pure functions on slices; nothing here knows what a
 //! row, a policy or a graph is.
 
+pub mod agreement;
 #[cfg(test)]
 mod coverage;
 mod crossed;

@@ -7,6 +7,7 @@ mod logged;
 #[path = "../shared/server.rs"]
 mod server;
 
+mod audit;
 mod begin;
 mod branches;
 mod broken;

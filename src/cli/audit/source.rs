@@ -1,0 +1,79 @@
+//! The run that is audited: who played in it, and which weights it still has.
+
+use crate::cli::error::{Error, Result};
+use crate::log::{Manifest, Run, SavedWeights};
+use crate::pipeline::{Node, Pipeline};
+use crate::policy::Policy;
+use crate::rollout::player::Play;
+use crate::rollout::retry::RetryPolicy;
+use crate::{ops, pipeline};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What a run is audited with.
+pub struct Source {
+    pub run: Run,
+    pub manifest: Manifest,
+    pub pipeline: Pipeline,
+    /// The logged node that has the turns.
+    pub table: String,
+    pub play: Play,
+    /// The versions of the acting model that are still there.
+    pub weights: BTreeMap<u64, SavedWeights>,
+}
+
+impl Source {
+    /// The run, who played in it, and which weights it has.
+    ///
+    /// # Errors
+    /// If it can't be audited, with the reason.
+    pub fn open(folder: &Path, named: Option<&str>) -> Result<Source> {
+        let run = Run::open(folder)?;
+        let manifest = run.manifest()?;
+        let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default()))?;
+        let played: Vec<(&Node, Play)> = pipeline
+            .nodes
+            .iter()
+            .filter(|node| pipeline.log.contains(&node.id) && named.is_none_or(|name| name == node.id))
+            .filter_map(|node| Some((node, node.all().find_map(ops::play)?)))
+            .collect();
+        let (node, play) = match played.as_slice() {
+            [one] => one,
+            [] => return Err(Error::request("no node that was logged plays with a model: name the rollout in `log` and train again")),
+            several => {
+                let names: Vec<&str> = several.iter().map(|(node, _)| node.id.as_str()).collect();
+                return Err(Error::Request(format!("several nodes play: name one of {} by --node", names.join(", "))));
+            }
+        };
+        refuse(play.agent.memories().next().is_some(), "its agent reads a memory, which isn't restored as of a turn")?;
+        refuse(!play.agent.by_name.is_empty(), "its agent answers calls of a program by several models")?;
+        let model = &play.agent.model;
+        let settings = pipeline.models.get(model).cloned().unwrap_or_default();
+        refuse(ops::remote(&settings), "a server generates for its agent, and nobody has the weights of that time")?;
+        let all = manifest.start.iter().chain(manifest.committed.iter().flat_map(|committed| &committed.weights));
+        let there = all.filter(|weights| weights.model == *model && run.root().join(&weights.path).is_dir());
+        let weights = there.map(|weights| (weights.version, weights.clone())).collect();
+        let retry = RetryPolicy { max_failed: 1.0, ..play.retry };
+        let (table, play) = (node.id.clone(), Play { retry, ..play.clone() });
+        Ok(Source { run, manifest, table, play, weights, pipeline: pipeline.clone() })
+    }
+
+    /// Has the policy act with this version.
+    pub fn restore(&self, policy: &Policy, version: u64) -> Result<()> {
+        let (model, weights) = (&self.play.agent.model, &self.weights[&version]);
+        if policy.versions(model)?.contains(&version) {
+            return Ok(());
+        }
+        let folder = self.run.whole_weights(weights)?;
+        policy.restore(model, &[folder])?;
+        Ok(())
+    }
+}
+
+/// Refuses a run that can't be audited.
+fn refuse(is: bool, why: &str) -> Result<()> {
+    match is {
+        true => Err(Error::Request(format!("this run can't be audited: {why}"))),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,42 @@
+//! Tables beside the log: what was found out about a run afterwards, such as an audit of its credit. `RUN/audit/<name>/<part>.parquet` are rows of
+//! the table `audit`, which `flow query` reads beside those of the log. No manifest names them: what is there whole is read.
+
+use super::{disk, writer, LogError, Run};
+use arrow::array::RecordBatch;
+use std::path::PathBuf;
+
+/// The tables that may stand beside a log. Those of logged nodes of the same name come first.
+pub(super) const TABLES: [&str; 1] = ["audit"];
+
+impl Run {
+    /// The folder of what `name` found out for the table `audit`.
+    pub fn audit(&self, name: &str) -> PathBuf {
+        self.root().join(TABLES[0]).join(name)
+    }
+}
+
+/// Writes rows of the table `audit` into the folder of `name`, as one file that is there whole or not at all.
+///
+/// # Errors
+/// If the file can't be written, or a folder on its way is a symbolic link.
+pub fn write_audit(run: &Run, name: &str, part: &str, rows: &RecordBatch) -> Result<(), LogError> {
+    run.in_place()?;
+    let folder = run.audit(name);
+    if let Some(link) = [run.root().join(TABLES[0]), folder.clone()].into_iter().find(|folder| folder.is_symlink()) {
+        return Err(LogError::Linked(link));
+    }
+    std::fs::create_dir_all(&folder).map_err(LogError::io(&folder))?;
+    disk::replace(&folder.join(format!("{part}.parquet")), &[&writer::encoded(rows)?])
+}
+
+/// The files of a table, in the order of their names.
+pub(super) fn files(run: &Run, table: &str) -> Vec<PathBuf> {
+    let inside = |folder: PathBuf| {
+        let entries = disk::is_folder(&folder).then(|| std::fs::read_dir(&folder).ok()).flatten();
+        entries.into_iter().flatten().flatten().map(|entry| entry.path())
+    };
+    let folders = inside(run.root().join(table));
+    let mut files: Vec<PathBuf> = folders.flat_map(inside).filter(|path| path.extension().is_some_and(|end| end == "parquet")).collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,169 @@
+//! `flow audit` on the house of doors, where the worth of each answer is known: the policy's probabilities are logged, and three turns can be
+//! counted through.
+
+use crate::common::{done, fails, flow};
+use flow::env::Task;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const TURNS: usize = 3;
+
+const DOORS: &str = r#"
+flow: doors
+iterations: 3
+seed: 3
+keep: { every: 1 }
+models: { actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 } }
+nodes:
+  tasks: { op: tasks, with: { env: doors, doors: 2, rooms: 1, batch: 8 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 3 }, samples: 32 } }
+  group: { op: group, inputs: rollout, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 3.0e-3 } }
+log: [rollout, advantage, update]
+"#;
+
+fn trained(folder: &Path, pipeline: &str) -> PathBuf {
+    let (file, run) = (folder.join("doors.yaml"), folder.join("run"));
+    std::fs::write(&file, pipeline).unwrap();
+    done(flow().arg("run").arg(&file).arg("--out").arg(&run));
+    run
+}
+
+fn asked(run: &Path, sql: &str) -> Vec<Value> {
+    let text = done(flow().arg("query").arg(run).arg(sql).args(["--format", "json"]));
+    serde_json::from_str::<Value>(&text).unwrap().as_array().unwrap().clone()
+}
+
+fn audit(run: &Path, more: &[&str]) -> Value {
+    serde_json::from_str(&done(flow().arg("audit").arg(run).args(["--format", "json"]).args(more))).unwrap()
+}
+
+/// The probability of each answer, by the weights and what is seen: all that this policy reads.
+type Chances = BTreeMap<(u64, String), BTreeMap<String, f64>>;
+
+/// What is earned from here on, counted through; none where the log doesn't tell the chance of an answer on the way.
+fn value(task: &Task, path: &[String], weights: u64, chances: &Chances) -> Option<f64> {
+    let mut env = task.make().unwrap();
+    let mut step = env.reset();
+    path.iter().for_each(|action| step = env.step(action));
+    if step.done || path.len() == TURNS {
+        return Some(0.0);
+    }
+    let known = chances.get(&(weights, step.observation))?;
+    if (known.values().sum::<f64>() - 1.0).abs() > 1e-4 {
+        return None;
+    }
+    known.iter().map(|(action, chance)| Some(chance * worth(task, path, action, weights, chances)?)).sum()
+}
+
+/// What an answer earns here and from then on.
+fn worth(task: &Task, path: &[String], action: &str, weights: u64, chances: &Chances) -> Option<f64> {
+    let mut env = task.make().unwrap();
+    env.reset();
+    path.iter().for_each(|before| drop(env.step(before)));
+    let reward = f64::from(env.step(action).reward);
+    let path: Vec<String> = path.iter().cloned().chain([action.to_owned()]).collect();
+    Some(reward + value(task, &path, weights, chances)?)
+}
+
+#[test]
+fn the_worth_of_answers_is_what_can_be_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), DOORS);
+    let mut chances = Chances::new();
+    for row in asked(&run, "SELECT weights, observation, action, any_value(exp(list_sum(logprobs))) AS chance, count(DISTINCT prompt_tokens) AS prompts FROM rollout GROUP BY ALL") {
+        assert_eq!(row["prompts"], 1, "what is seen is all that is read");
+        let text = |name: &str| row[name].as_str().unwrap().to_owned();
+        chances.entry((row["weights"].as_u64().unwrap(), text("observation"))).or_default().insert(text("action"), row["chance"].as_f64().unwrap());
+    }
+    let mut paths: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in
+        asked(&run, "SELECT concat_ws(' ', iteration, task, sample) AS episode, action FROM rollout ORDER BY iteration, task, sample, turn")
+    {
+        paths.entry(row["episode"].as_str().unwrap().into()).or_default().push(row["action"].as_str().unwrap().into());
+    }
+    let settings = ["--turns", "32", "--plays", "100", "--answers", "all", "--seed", "6"];
+    let before = asked(&run, "SHOW TABLES").len();
+    let told = done(flow().arg("audit").arg(&run).args(settings).arg("--dry-run"));
+    assert!(told.contains("32 are drawn (uniform), 0 of them are done"), "{told}");
+    assert_eq!(asked(&run, "SHOW TABLES").len(), before, "a dry run leaves nothing");
+    let figures = audit(&run, &settings);
+    let rows = asked(&run, "SELECT concat_ws(' ', iteration, task, sample) AS episode, * FROM audit ORDER BY ALL");
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    let (mut counted, mut covered, mut agree, mut decided) = (0, 0, 0, 0);
+    for row in &rows {
+        let (task, turn, weights) =
+            (Task::parse(row["task"].as_str().unwrap()).unwrap(), row["turn"].as_u64().unwrap(), row["weights"].as_u64().unwrap());
+        let path = &paths[row["episode"].as_str().unwrap()][..turn as usize];
+        let exact = match row["role"].as_str().unwrap() {
+            "policy" => value(&task, path, weights, &chances),
+            _ => worth(&task, path, row["answer"].as_str().unwrap(), weights, &chances),
+        };
+        let (Some(exact), Some(own)) = (exact, value(&task, path, weights, &chances)) else { continue };
+        counted += 1;
+        let (off, error) = ((number(row, "worth") - exact).abs(), number(row, "worth_error"));
+        // An outcome of a chance of 3% may be missing in a hundred plays, and then no error is seen.
+        assert!(off <= (5.0 * error).max(0.03), "{row} is worth {exact}");
+        covered += usize::from(off <= (1.96 * error).max(0.01));
+        if row["role"] == "logged" {
+            assert_eq!(row["answer"].as_str().unwrap(), paths[row["episode"].as_str().unwrap()][turn as usize]);
+            let (audited, error) = (number(row, "audited"), number(row, "audited_error"));
+            assert!((audited - (exact - own)).abs() <= (5.0 * error).max(0.04), "{row}");
+            if audited.abs() > 1.96 * error && audited != 0.0 && number(row, "credit") != 0.0 {
+                decided += 1;
+                agree += usize::from((number(row, "credit") > 0.0) == (exact - own > 0.0));
+            }
+        }
+    }
+    assert!(counted > 100 && decided > 15, "{counted} of {} rows, {decided}", rows.len());
+    assert!(covered * 100 >= counted * 90, "{covered} of {counted}");
+    let share = agree as f64 / decided as f64;
+    let all_known = counted == rows.len();
+    assert!(!all_known || (number(&figures["same_sign_decided"], "value") - share).abs() < 1e-9, "{figures} and {share}");
+}
+
+#[test]
+fn an_audit_that_is_cut_goes_on_to_the_same_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), DOORS);
+    let settings = ["--turns", "20", "--plays", "4", "--by", "advantage"];
+    let whole = audit(&run, &[&settings[..], &["--name", "whole"]].concat());
+    let few = fails(flow().arg("audit").arg(&run).args(settings).args(["--name", "parts", "--budget", "5"]));
+    assert!(few.contains("the next cost 128 episodes"), "{few}");
+    let first = audit(&run, &[&settings[..], &["--name", "parts", "--budget", "128"]].concat());
+    assert_eq!((&first["turns"], &first["left"]), (&16.into(), &4.into()));
+    let second = audit(&run, &[&settings[..], &["--name", "parts"]].concat());
+    assert_eq!((&second["turns"], &second["left"]), (&20.into(), &0.into()));
+    for (key, value) in whole.as_object().unwrap() {
+        assert!(key == "audit" || second[key] == *value, "{key}");
+    }
+    let differ = asked(
+        &run,
+        "SELECT * EXCLUDE (audit) FROM audit WHERE audit = 'whole' EXCEPT SELECT * EXCLUDE (audit) FROM audit WHERE audit = 'parts'",
+    );
+    assert!(differ.is_empty(), "{differ:?}");
+    let other = fails(flow().arg("audit").arg(&run).args(["--name", "parts", "--plays", "5"]));
+    assert!(other.contains("was made with other settings") && other.contains("--name"), "{other}");
+    let longer = done(flow().arg("audit").arg(&run).args(&settings[2..]).args(["--turns", "30", "--name", "parts", "--dry-run"]));
+    assert!(longer.contains("10 turns are left"), "{longer}");
+}
+
+#[test]
+fn what_cannot_be_audited_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(
+        folder.path(),
+        &DOORS.replace("keep: { every: 1 }\n", "").replace("log: [rollout, advantage, update]", "log: [rollout, advantage]"),
+    );
+    // The start stays, and so do the newest weights.
+    let told = done(flow().arg("audit").arg(&run).arg("--dry-run"));
+    assert!(told.contains(" of ") && !told.contains("versions 4"), "{told}");
+    let none = fails(flow().arg("audit").arg(&run).args(["--credit", "step_advantage"]));
+    assert!(none.contains("step_advantage"), "{none}");
+    // A world that isn't as it was: the rows say another state.
+    std::fs::remove_dir_all(run.join("weights")).unwrap();
+    let gone = fails(flow().arg("audit").arg(&run));
+    assert!(gone.contains("the weights of none of them") && gone.contains("keep: { every: 1 }"), "{gone}");
+}
