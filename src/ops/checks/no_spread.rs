@@ -35,7 +35,7 @@ mod tests {
              rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 3 }}, {rollout} }} }}\n  \
              group: {{ op: group, inputs: rollout, with: {{ by: [{by}] }} }}\n  \
              advantage: {{ op: advantage, inputs: group, with: {{ {advantage} }} }}\n  \
-             update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor }} }}\n"
+             update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor }} }}\nlog: [advantage]\n"
         );
         let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
         ops::notes(&pipeline).into_iter().map(|(node, note)| format!("{node}: {note}")).collect()
