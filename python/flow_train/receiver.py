@@ -5,7 +5,7 @@
 flow is told of it by `serve: { vllm: ["http://10.0.0.1:8000"], receivers: ["http://10.0.0.1:8100"] }`. `PUT /NAME/FILE` writes a file of the weights NAME, if its
 header `x-sha256` is its hash; `GET /NAME` says which files are there and where; `DELETE /NAME` removes them.
 """
-import argparse, hashlib, hmac, ipaddress, json, os, pathlib, re, shutil
+import argparse, hashlib, hmac, ipaddress, json, os, pathlib, re, shutil, tempfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
@@ -18,7 +18,8 @@ class Receiver(BaseHTTPRequestHandler):
 
     def names(self, count):
         """The parts of the path, if whoever asks may ask and these are so many names."""
-        if not hmac.compare_digest(self.headers.get("authorization", ""), f"Bearer {self.server.secret}" if self.server.secret else ""):
+        wanted = f"Bearer {self.server.secret}".encode() if self.server.secret else b""
+        if not hmac.compare_digest(self.headers.get("authorization", "").encode("latin-1", "replace"), wanted):
             return self.say(401, {"error": "another secret than FLOW_RECEIVER_SECRET"})
         parts = self.path.strip("/").split("/")
         if len(parts) != count or not all(NAME.fullmatch(part) for part in parts):
@@ -40,13 +41,16 @@ class Receiver(BaseHTTPRequestHandler):
     def do_PUT(self):
         if not (parts := self.names(2)):
             return
-        folder, left = self.server.folder / parts[0], int(self.headers.get("content-length", -1))
-        if left < 0:
+        folder, left = self.server.folder / parts[0], self.headers.get("content-length", "")
+        if not left.isdecimal():
             return self.say(411, {"error": "a file comes with its content-length"})
-        folder.mkdir(exist_ok=True)
-        path, coming, digest = folder / parts[1], folder / f".{parts[1]}.coming", hashlib.sha256()
+        path, left, coming, digest = folder / parts[1], int(left), None, hashlib.sha256()
         try:
-            with open(coming, "wb") as file:
+            folder.mkdir(exist_ok=True)
+            # Of its own, since two servers on this host may be sent the same file at once.
+            handle, name = tempfile.mkstemp(prefix=".", dir=folder)
+            coming = pathlib.Path(name)
+            with open(handle, "wb") as file:
                 while left:
                     part = self.rfile.read(min(left, PART))
                     if not part:
@@ -56,12 +60,14 @@ class Receiver(BaseHTTPRequestHandler):
                     left -= len(part)
             if digest.hexdigest() != self.headers.get("x-sha256"):
                 return self.say(400, {"error": f"{parts[1]} isn't what its x-sha256 says"})
-            coming.rename(path)
+            coming.chmod(0o644)
+            coming.replace(path)
             self.say(200, {})
         except OSError as error:
             self.say(507, {"error": f"{path}: {error.strerror}"})
         finally:
-            coming.unlink(missing_ok=True)
+            if coming:
+                coming.unlink(missing_ok=True)
 
     def do_GET(self):
         if parts := self.names(1):
@@ -85,6 +91,8 @@ def main():
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
     secret = os.environ.get("FLOW_RECEIVER_SECRET", "")
+    if not secret.isascii():
+        parser.error("FLOW_RECEIVER_SECRET has letters beyond ASCII, which a header can't carry")
     if not secret and not (host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback):
         parser.error("on an address that others reach it needs FLOW_RECEIVER_SECRET in its environment, and flow the same one")
     server = ThreadingHTTPServer((host.strip("[]"), int(port)), Receiver)

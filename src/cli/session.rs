@@ -67,11 +67,18 @@ impl TrainingSession<'_> {
             observer: Arc::new(move |committed| eye.record(committed, &evaluations)),
         };
         let trained = self.pipeline.models.iter().find(|(_, model)| model["train"].is_object()).map(|(name, _)| name);
+        // Each process would have the servers take versions as it goes.
+        let takes_all = |model: &serde_json::Value| model["serve"].is_object() && model["lora"].is_null() && model["adapter"].is_null();
+        let whole = self.pipeline.models.iter().find(|(_, model)| takes_all(model)).map(|(name, _)| name);
         let cluster = match self.machine.hosts()? {
             None => None,
             Some(_) if trained.is_some() => {
                 let name = trained.map_or("", String::as_str);
                 return Err(Error::Request(format!("`{name}` learns in a trainer, and that asks for one process: leave --hosts out; the trainer may have ranks on any number of hosts")));
+            }
+            Some(_) if whole.is_some() => {
+                let name = whole.map_or("", String::as_str);
+                return Err(Error::Request(format!("servers take all weights of `{name}` in place of their own, and that asks for one process: leave --hosts out, or give it `lora`")));
             }
             Some(hosts) => {
                 let run = self.folder.root().canonicalize().map_err(Error::file(self.folder.root()))?;

@@ -21,12 +21,21 @@ impl Run {
 /// If the file can't be written, or a folder on its way is a symbolic link.
 pub fn write_audit(run: &Run, name: &str, part: &str, rows: &RecordBatch) -> Result<(), LogError> {
     run.in_place()?;
+    let folder = audit_folder(run, name)?;
+    disk::replace(&folder.join(format!("{part}.parquet")), &[&writer::encoded(rows)?])
+}
+
+/// The folder of `name`, which is made where there is none.
+///
+/// # Errors
+/// If it can't be made, or a folder on its way is a symbolic link.
+pub fn audit_folder(run: &Run, name: &str) -> Result<PathBuf, LogError> {
     let folder = run.audit(name);
     if let Some(link) = [run.root().join(TABLES[0]), folder.clone()].into_iter().find(|folder| folder.is_symlink()) {
         return Err(LogError::Linked(link));
     }
     std::fs::create_dir_all(&folder).map_err(LogError::io(&folder))?;
-    disk::replace(&folder.join(format!("{part}.parquet")), &[&writer::encoded(rows)?])
+    Ok(folder)
 }
 
 /// The files of a table, in the order of their names.
@@ -36,7 +45,8 @@ pub(super) fn files(run: &Run, table: &str) -> Vec<PathBuf> {
         entries.into_iter().flatten().flatten().map(|entry| entry.path())
     };
     let folders = inside(run.root().join(table));
-    let mut files: Vec<PathBuf> = folders.flat_map(inside).filter(|path| path.extension().is_some_and(|end| end == "parquet")).collect();
+    let mut files: Vec<PathBuf> =
+        folders.flat_map(inside).filter(|path| path.extension().is_some_and(|end| end == "parquet") && !path.is_symlink()).collect();
     files.sort();
     files
 }

@@ -97,6 +97,8 @@ pub enum ModelFault {
     NotReplaced { what: String },
     #[error("it names no servers that generate for it: `serve: {{ vllm: [\"http://127.0.0.1:8000\"] }}`, or `sglang`, and one of them")]
     NoServers,
+    #[error("the server {server} takes all its weights in place of its own, and is named a second time, by `{other}`: give each model servers of its own")]
+    SharedServer { server: String, other: String },
     #[error("it names {receivers} receivers for {servers} servers: one for each, in the same order")]
     Receivers { servers: usize, receivers: usize },
     #[error(

@@ -101,6 +101,7 @@ impl Policy {
                 served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes)?);
             }
         }
+        apart(&served, &serving)?;
         let mut tokenizers: BTreeMap<String, Arc<Tokenizer>> = known.into_iter().map(|(name, (tokenizer, _))| (name, tokenizer)).collect();
         tokenizers.extend(remotes.iter().map(|(name, remote)| (name.clone(), remote.tokenizer().clone())));
         Ok(Policy {
@@ -395,6 +396,22 @@ impl Policy {
         let model = model.to_string();
         self.ask(move |state| state.parameters(&model))
     }
+}
+
+/// Refuses a server of two models, one of which has it take all weights in place of its own.
+fn apart(served: &BTreeMap<String, GenerationServer>, models: &BTreeMap<String, ModelSettings>) -> Result<(), PolicyError> {
+    let whole = |name: &str| matches!(models.get(name), Some(ModelSettings::Load(load)) if load.lora.is_none() && load.adapter.is_none());
+    for (name, own) in served.iter().filter(|(name, _)| whole(name)) {
+        let hosts: Vec<&str> = own.hosts().collect();
+        let twice = hosts.iter().enumerate().find(|(i, host)| hosts[..*i].contains(host)).map(|(_, host)| (name, *host));
+        let others = served.iter().filter(|(other, _)| *other != name);
+        let shared =
+            others.flat_map(|(other, servers)| servers.hosts().map(move |host| (other, host))).find(|(_, host)| hosts.contains(host));
+        if let Some((other, host)) = twice.or(shared) {
+            return Err(PolicyError::model(name, ModelFault::SharedServer { server: host.into(), other: other.clone() }));
+        }
+    }
+    Ok(())
 }
 
 /// A panic of libtorch's as an error.

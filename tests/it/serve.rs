@@ -242,6 +242,20 @@ fn a_server_has_the_whole_weights_of_every_version() {
     let gaps = gaps(&run);
     assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
 
+    let twice = many(&[&servers[0], &servers[0]], "").replace("vllm", "vllm");
+    let hosts = folder.path().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1:1\n127.0.0.1:2\n").unwrap();
+    let written = pipeline(folder.path(), &whole(&many(&[&servers[0]], "")));
+    let out = folder.path().join("hosted");
+    let message = fails(flow().arg("run").arg(written).arg("--out").arg(out).arg("--hosts").arg(hosts).args(["--process", "0"]));
+    assert!(message.contains("asks for one process"), "{message}");
+    let shared = whole(&many(&[&servers[0]], "")).replace(
+        "nodes:",
+        &format!("  other: {{ load: {BASE}, lora: {{ rank: 4 }}, serve: {{ vllm: [\"{}\"] }} }}\nnodes:", servers[0].url),
+    );
+    let message = fails(flow().arg("run").arg(pipeline(folder.path(), &shared)).arg("--out").arg(folder.path().join("shared")));
+    assert!(message.contains("is named a second time, by `other`"), "{message}");
+
     // The newest and the one before play in the same iteration.
     let both = |serve: &str| {
         whole(serve).replace("  group:", "  old: { op: rollout, inputs: { tasks: tasks, weights: { after: update, staleness: 1 } }, with: { agent: { model: actor, max_turns: 3, decode: constrained }, samples: 2 } }\n  group:").replace("log: [rollout,", "log: [rollout, old,")

@@ -173,8 +173,7 @@ impl AuditArgs {
                 return Err(Error::Request(why).help("--name gives this one a name of its own"));
             }
         } else if !self.dry_run {
-            let folder = source.run.audit(&self.name);
-            std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+            log::audit_folder(&source.run, &self.name)?;
             files::create(&path).and_then(|mut file| file.write_all(settings.to_string().as_bytes())).map_err(Error::file(&path))?;
         }
         if !log::tables(&source.run)?.iter().any(|table| table.name == "audit") {

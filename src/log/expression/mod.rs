@@ -64,6 +64,9 @@ impl Expressions {
                 row::DERIVED
             ));
         };
+        if ["--", "/*"].iter().any(|comment| text.contains(comment)) {
+            return refused("it has a comment (`--`, `/*`): write that behind a `#` of YAML".into());
+        }
         let text = text.replace(['\n', '\r'], " ");
         let tree = self.parsed(&text)?;
         let mut read = BTreeSet::new();
@@ -93,7 +96,7 @@ impl Expressions {
         let tree = |text: &str| -> Result<Value, LogError> {
             let statement = literal(&select(&[("x", Kind::F32, text)]));
             let tree: String = self.db.query_row(&format!("SELECT json_serialize_sql({statement})"), [], |row| row.get(0))?;
-            let mut tree: Value = serde_json::from_str(&tree)?;
+            let mut tree: Value = serde_json::from_str(&tree).map_err(|_| LogError::Sql("a number in it is too large".into()))?;
             unplaced(&mut tree);
             Ok(tree)
         };

@@ -41,7 +41,7 @@ impl Receiver {
         for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
             let entry = entry.map_err(failed(folder))?;
             let (path, Ok(file)) = (entry.path(), entry.file_name().into_string()) else { continue };
-            let size = entry.metadata().map_err(failed(&path))?.len();
+            let size = std::fs::metadata(&path).map_err(failed(&path))?.len();
             if there["files"][&file].as_u64() != Some(size) {
                 self.ask("PUT", &format!("{name}/{file}"), Some((&path, size)))?;
             }

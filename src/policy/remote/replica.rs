@@ -180,6 +180,8 @@ impl Replica {
                 continue;
             }
             if let Err(why) = self.loads(api, adapter).and_then(|()| self.weighs(api, adapter, probe, max_gap)) {
+                // What was sent may be damaged there.
+                self.receiver.iter().filter(|_| matches!(why, ModelFault::Gap { .. })).for_each(|receiver| receiver.remove(&adapter.name));
                 return self.leave_out(why);
             }
             let mut state = self.state.lock();

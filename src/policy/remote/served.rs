@@ -41,6 +41,11 @@ impl GenerationServer {
         Ok(GenerationServer { fleet: Arc::new(Fleet::new(name, settings, tokenizer, sizes)?) })
     }
 
+    /// The host and port of each.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.fleet.replicas.iter().map(|replica| replica.server.host())
+    }
+
     /// From now on adapters lie in `root`.
     pub fn lend_in(&self, root: &Path) {
         *self.fleet.adapters.lock() = Adapters::new(root.into(), false);

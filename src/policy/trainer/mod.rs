@@ -13,7 +13,7 @@ pub use learner::TrainerWeights;
 use super::learner::RowLimits;
 use super::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
 use super::model::folder::{json, read, whole};
-use super::model::lora::{Adapter, Lora};
+use super::model::lora::{Adapter, Lora, HEAD_MODULE};
 use super::model::saved::{is_moments, TrainingProgress, CONFIG, TRAINED};
 use super::model::{checkpoint, Sizes};
 use super::remote::ExportedWeights;
@@ -123,7 +123,8 @@ pub fn critic(load: &LoadModel) -> Result<bool, PolicyError> {
     let Places { base, adapter } = places(load)?;
     let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
     let learnt = adapter.map(|folder| read::<Value>(&folder.join(adapter::CONFIG))).transpose()?;
-    let beside = learnt.is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| !saved.is_empty()));
+    let beside = learnt
+        .is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| saved.iter().any(|module| module == HEAD_MODULE)));
     Ok(load.head == Some(Head::Value) || stored || beside)
 }
 
@@ -366,7 +367,9 @@ fn stamp(path: &Path) -> Result<u64, PolicyError> {
 
 /// The file `from` at `to`: the same one where the disk is the same, else a copy.
 fn share(from: &Path, to: &Path) -> Result<(), PolicyError> {
-    fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)).map_err(|e| PolicyError::file(to, e))
+    // A link of a cache is followed first: of it a second name would lead nowhere.
+    let own = fs::canonicalize(from).map_err(|e| PolicyError::file(from, e))?;
+    fs::hard_link(&own, to).or_else(|_| fs::copy(&own, to).map(drop)).map_err(|e| PolicyError::file(to, e))
 }
 
 fn absolute(path: &Path) -> Result<String, PolicyError> {
