@@ -64,8 +64,9 @@ impl Expressions {
                 row::DERIVED
             ));
         };
-        if ["--", "/*"].iter().any(|comment| text.contains(comment)) {
-            return refused("it has a comment (`--`, `/*`): write that behind a `#` of YAML".into());
+        // Of several lines, which are made one, it would swallow the rest.
+        if text.trim().contains('\n') && text.contains("--") {
+            return refused("it has several lines and `--`, which begins a comment: leave it out".into());
         }
         let text = text.replace(['\n', '\r'], " ");
         let tree = self.parsed(&text)?;

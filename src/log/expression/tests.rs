@@ -108,6 +108,8 @@ fn what_is_no_expression_is_refused() {
         ("value", "case when 'now'::timestamp > 'today'::timestamp then 1 else 0 end", "nothing is cast to TIMESTAMP"),
         ("value", "rows.reward", "without its table"),
         ("value", "1 limit 1", "syntax error"),
+        ("value", "reward -- of the turn\n+ value", "several lines"),
+        ("value", "abs(1e400)", "too large"),
         ("value", "1) as float), cast((2", "more than one expression"),
         ("value", "1) as float) from rows; select cast((1", "more than one expression"),
         ("value", "1) as float) from read_csv('x') where cast((1", "syntax error"),
