@@ -242,7 +242,6 @@ fn a_server_has_the_whole_weights_of_every_version() {
     let gaps = gaps(&run);
     assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
 
-    let twice = many(&[&servers[0], &servers[0]], "").replace("vllm", "vllm");
     let hosts = folder.path().join("hosts");
     std::fs::write(&hosts, "127.0.0.1:1\n127.0.0.1:2\n").unwrap();
     let written = pipeline(folder.path(), &whole(&many(&[&servers[0]], "")));
