@@ -257,6 +257,7 @@ fn a_server_has_the_whole_weights_of_every_version() {
         "nodes:",
         &format!("  other: {{ load: {BASE}, lora: {{ rank: 4 }}, serve: {{ vllm: [\"{}\"] }} }}\nnodes:", servers[0].url),
     );
+    let shared = shared.replace("lr: 0.01", "lr: 0.01, kl: 0.1, reference: other");
     let message = fails(flow().arg("run").arg(pipeline(folder.path(), &shared)).arg("--out").arg(folder.path().join("shared")));
     assert!(message.contains("is named a second time, by `other`"), "{message}");
 
