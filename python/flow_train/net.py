@@ -32,7 +32,7 @@ def head_in(folder):
     return None
 
 
-def p_name(model, module):
+def module_name(model, module):
     """What a module of a model is called."""
     return next(name for name, own in model.named_modules() if own is module)
 
@@ -145,11 +145,11 @@ class Net(torch.nn.Module):
     def trained(self):
         """The parameters that learn, by the names that a file has them under."""
         named = ((name.removeprefix("net."), p) for name, p in self.named_parameters() if p.requires_grad)
-        return {self.filed(name.replace(".default.", ".")): p for name, p in named}
+        return {self.name_in_file(name.replace(".default.", ".")): p for name, p in named}
 
-    def filed(self, name):
+    def name_in_file(self, name):
         """The name that a file has a parameter under: of a critic's head it is flow's."""
-        head = self.values and p_name(self.base(), self.base().get_output_embeddings()) + ".weight"
+        head = self.values and module_name(self.base(), self.base().get_output_embeddings()) + ".weight"
         return name.removesuffix(head) + VALUE_HEAD if head and (name == head or name.endswith("." + head)) else name
 
     def forward(self, ids, at, token, temperature, mask, entropy, learns):
@@ -252,7 +252,7 @@ class Net(torch.nn.Module):
                 if self.values:
                     begun = head_in(folder)
                     found[VALUE_HEAD] = torch.zeros(1, self.config.hidden_size) if begun is None else begun
-            own = {self.filed(name.removeprefix("net.").replace(".default.", ".")): name for name, _ in self.named_parameters()}
+            own = {self.name_in_file(name.removeprefix("net.").replace(".default.", ".")): name for name, _ in self.named_parameters()}
             named = {name: own.get(name, "net." + name) for name in found}
             weights = {named[name]: tensor for name, tensor in found.items()}
             missing = {name for name, p in self.named_parameters() if p.requires_grad} - set(weights)

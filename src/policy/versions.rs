@@ -309,12 +309,12 @@ impl VersionedModel {
         let folder = root.join(&lent.name);
         if !folder.exists() {
             let (flat, moments) = (flat.shallow_clone(), Moments::new(flat));
-            match (self.start.adapter(), self.base.as_deref()) {
-                (Some(adapter), base) => {
-                    let base = BaseLocation::Named(base.unwrap_or_default());
+            match self.start.adapter() {
+                Some(adapter) => {
+                    let base = BaseLocation::Named(self.base.as_deref().unwrap_or_default());
                     adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, &folder)?;
                 }
-                (None, _) => {
+                None => {
                     let (architecture, tokenizer) = (self.start.architecture().clone(), self.tokenizer.clone());
                     saved::save(&SavedModel { architecture, tokenizer, version, flat, moments }, &folder)?;
                 }

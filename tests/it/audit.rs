@@ -119,6 +119,15 @@ fn the_worth_of_answers_is_what_can_be_counted() {
     }
     assert!(counted > 100 && decided > 15, "{counted} of {} rows, {decided}", rows.len());
     assert!(covered * 100 >= counted * 90, "{covered} of {counted}");
+    // What is printed is what the table's rows say.
+    let sure = |row: &&Value| row["role"] == "logged" && number(row, "audited").abs() > 1.96 * number(row, "audited_error");
+    let signs: Vec<bool> = rows
+        .iter()
+        .filter(|row| sure(row) && number(row, "credit") != 0.0)
+        .map(|row| (number(row, "credit") > 0.0) == (number(row, "audited") > 0.0))
+        .collect();
+    let same = signs.iter().filter(|same| **same).count() as f64 / signs.len() as f64;
+    assert!((number(&figures["same_sign_decided"], "value") - same).abs() < 1e-9, "{figures} and {same}");
     let share = agree as f64 / decided as f64;
     let all_known = counted == rows.len();
     assert!(!all_known || (number(&figures["same_sign_decided"], "value") - share).abs() < 1e-9, "{figures} and {share}");

@@ -105,7 +105,7 @@ impl AuditArgs {
         let done = self.done(&source)?;
         let left: Vec<&Turn> = drawn.turns.iter().filter(|turn| !done.contains(&turn.hash())).collect();
         let ways = restored(&source.run, &source.table, &left.iter().map(|turn| (*turn).clone()).collect::<Vec<_>>())?;
-        let cost = self.told(&source, &drawn, &done, &ways)?;
+        let cost = self.cost(&source, &drawn, &done, &ways)?;
         if self.dry_run {
             answer(&cost);
             return Ok(ExitCode::SUCCESS);
@@ -199,7 +199,7 @@ impl AuditArgs {
     }
 
     /// What the audit costs, before anything is played.
-    fn told(&self, source: &Source, drawn: &Draw, done: &BTreeSet<u64>, ways: &[Restored]) -> Result<String> {
+    fn cost(&self, source: &Source, drawn: &Draw, done: &BTreeSet<u64>, ways: &[Restored]) -> Result<String> {
         // Answers end with the tokens that the logged ones end with.
         let ends: Vec<u32> =
             ways.iter().filter_map(|restored| restored.response.last().copied()).collect::<BTreeSet<_>>().into_iter().collect();

@@ -221,7 +221,7 @@ impl Fleet {
     /// Asks a server, and goes on elsewhere where it fails.
     fn ask(self: &Arc<Fleet>, at: usize, mut job: Job) {
         let replica = &self.replicas[at];
-        let call = job.question.call(self, job.adapter.asked());
+        let call = job.question.call(self, job.adapter.model());
         let Some(held) = replica.hold(self.api, &job.adapter, &self.probe, self.max_gap) else { return self.send(job) };
         let sent = Instant::now();
         let answer = replica.call(&call, |response| job.question.read(self, response));

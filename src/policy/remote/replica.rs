@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const AWAY: Duration = Duration::from_secs(1);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
 
-/// Weights that lie on disk for servers to load, and what proves that a server has them.
+/// An adapter that lies on disk for servers to load, or all weights of a model, and what proves that a server has them.
 pub struct Adapter {
     pub name: String,
     pub folder: PathBuf,
@@ -29,8 +29,8 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// The name by which a request asks for it; whole weights are what a server computes with anyway.
-    pub fn asked(&self) -> Option<&str> {
+    /// The name that a request has as its model; none for whole weights, which a server computes with anyway.
+    pub fn model(&self) -> Option<&str> {
         (!self.whole).then_some(&self.name)
     }
 }
@@ -160,6 +160,15 @@ impl Replica {
         self.has(&adapter.name).then_some(Held { _lock: Some(lock) })
     }
 
+    /// Whether it needs no loading for these weights.
+    fn ready(&self, adapter: &Adapter) -> bool {
+        if adapter.whole {
+            self.sure(&adapter.name)
+        } else {
+            self.has(&adapter.name)
+        }
+    }
+
     /// Whether its whole weights are those: it took them, and hasn't begun again since.
     fn sure(&self, name: &str) -> bool {
         let state = self.state.lock();
@@ -176,7 +185,7 @@ impl Replica {
     fn proves_all(&self, api: &dyn ServingApi, adapters: &[&Adapter], probe: &[u32], max_gap: f64) {
         let last = adapters.iter().rposition(|adapter| adapter.whole).unwrap_or(0);
         for adapter in adapters.iter().skip(last) {
-            if if adapter.whole { self.sure(&adapter.name) } else { self.has(&adapter.name) } {
+            if self.ready(adapter) {
                 continue;
             }
             if let Err(why) = self.loads(api, adapter).and_then(|()| self.weighs(api, adapter, probe, max_gap)) {
@@ -226,7 +235,7 @@ impl Replica {
     /// Has it prove weights that it has loaded.
     fn weighs(&self, api: &dyn ServingApi, adapter: &Adapter, probe: &[u32], max_gap: f64) -> Result<(), ModelFault> {
         let gone = |what| ModelFault::Server { what };
-        let (path, body) = api.weigh(adapter.asked(), probe);
+        let (path, body) = api.weigh(adapter.model(), probe);
         let weighed = self.server.ask(path, &body, |response| api.weighed(response, probe, 1));
         let logprobs = weighed.map_err(|error| gone(error.text()))?;
         let gap = mean_difference(&logprobs, &adapter.expected);
