@@ -10,8 +10,8 @@ use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::policy::{Example, KlKind, Objective, PolicyError, RowReport, UpdateReport, UpdateSettings};
-use crate::row::{self, RowError, View};
+use crate::policy::{Example, KlKind, Objective, PolicyError, RowReport, TokenFigures, UpdateReport, UpdateSettings};
+use crate::row::{self, f32_lists, RowError, View};
 use crate::seed::{mix, text};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
 use schemars::JsonSchema;
@@ -61,11 +61,14 @@ pub const OPERATOR: Operator = Operator {
         "loss_share",
         "logit_grad",
         "row_kl",
+        "token_ratios",
+        "token_entropies",
+        "token_grads",
     ],
     settings: Settings::of::<GpuUpdate>(),
     outside: render,
     inside: None,
-    further: Further { needs, head, notes, wrong, ..Further::NOTHING },
+    further: Further { needs, head, notes, wrong, lacks, ..Further::NOTHING },
 };
 
 /// Settings of `gpu-update`: the update's own and, beside them, which rows it learns from and the model that is updated.
@@ -80,6 +83,15 @@ struct GpuUpdate {
     /// The model that learns.
     #[schemars(extend("x-names" = "model"))]
     model: String,
+    /// Each row also has the ratio, the entropy and the gradient of each of its tokens: twelve bytes a token before they are packed.
+    #[serde(default)]
+    token_figures: bool,
+}
+
+/// The columns of tokens, where they aren't asked for.
+fn lacks(with: &With) -> Vec<&'static str> {
+    let made = with.typed::<GpuUpdate>().is_some_and(|with| with.token_figures);
+    if made { vec![] } else { vec!["token_ratios", "token_entropies", "token_grads"] }
 }
 
 /// A critic where values are learnt.
@@ -127,7 +139,7 @@ pub fn learns_from_rewards(node: &Node) -> bool {
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
-    let GpuUpdate { update: settings, select, model } = GpuUpdate::clone(&*settings(node)?);
+    let GpuUpdate { update: settings, select, model, token_figures } = GpuUpdate::clone(&*settings(node)?);
     let settings = UpdateSettings { keep: ctx.keep, ..settings };
     let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone().filter(|_| ctx.lasting.contains(&node.id)));
     let (first, seed) = (ctx.team.process == 0, ctx.seed);
@@ -182,7 +194,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         for (name, value) in outcome.figures.iter().chain(&[("seconds", start.elapsed().as_secs_f64())]) {
             shared.measure(iteration, &id, name, *value);
         }
-        Ok(vec![outcome.rows(&rows)?])
+        Ok(vec![outcome.rows(&rows, token_figures)?])
     }))
 }
 
@@ -213,6 +225,7 @@ struct UpdateOutcome {
     used: Vec<String>,
     tips: Vec<&'static str>,
     reports: Vec<RowReport>,
+    tokens: Vec<TokenFigures>,
     version: u64,
     figures: Vec<(&'static str, f64)>,
 }
@@ -222,6 +235,7 @@ impl UpdateOutcome {
     fn new(used: Vec<String>, version: u64) -> UpdateOutcome {
         UpdateOutcome {
             reports: vec![RowReport::default(); used.len()],
+            tokens: vec![TokenFigures::default(); used.len()],
             tips: vec!["none"; used.len()],
             used,
             version,
@@ -237,8 +251,9 @@ impl UpdateOutcome {
     /// Records the report on the rows at `which`.
     fn record(&mut self, which: &[usize], report: &UpdateReport) {
         let mut count = 0;
-        for (&row, row_report) in which.iter().zip(&report.rows) {
+        for ((&row, row_report), tokens) in which.iter().zip(&report.rows).zip(&report.tokens_of) {
             self.reports[row] = *row_report;
+            self.tokens[row] = tokens.clone();
             self.used[row] = row_report.used.as_str().into();
             count += (self.used[row] == "yes") as usize;
         }
@@ -262,7 +277,7 @@ impl UpdateOutcome {
     }
 
     /// The outcome as rows with the names of `rows`.
-    fn rows(self, rows: &View) -> Result<RecordBatch, RowError> {
+    fn rows(self, rows: &View, token_figures: bool) -> Result<RecordBatch, RowError> {
         let mut columns = Vec::new();
         for name in row::NAME {
             columns.push((name, rows.column(name)?));
@@ -283,6 +298,12 @@ impl UpdateOutcome {
         columns.push(("loss_share", figure(|row| row.loss_share)));
         columns.push(("logit_grad", figure(|row| row.logit_grad)));
         columns.push(("row_kl", figure(|row| row.kl)));
+        if token_figures {
+            let lists = |of: fn(&TokenFigures) -> &Vec<f32>| f32_lists(self.tokens.iter().map(|tokens| of(tokens).as_slice()));
+            columns.push(("token_ratios", lists(|tokens| &tokens.ratios)));
+            columns.push(("token_entropies", lists(|tokens| &tokens.entropies)));
+            columns.push(("token_grads", lists(|tokens| &tokens.grads)));
+        }
         columns.push(("used", Arc::new(StringArray::from(self.used))));
         row::batch(columns)
     }

@@ -77,7 +77,7 @@ pub use tally::Tally;
 pub use thread::Policy;
 pub use tokenizer::{Message, Tokenizer, END, PAD};
 pub use update::parallel::Peers;
-pub use update::report::{RowReport, RowUse, UpdateReport};
+pub use update::report::{RowReport, RowUse, TokenFigures, UpdateReport};
 pub use update::settings::*;
 
 /// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avxvnni`, `avx2` or `plain`. The environment variable `FLOW_ISA` can

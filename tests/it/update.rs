@@ -26,6 +26,32 @@ fn every_row_is_accounted_for() {
     assert!((number("shares") - number("loss")).abs() < 1e-4 && number("loss").abs() > 1e-6, "{sums:?}");
 }
 
+/// A row's figures are those of its tokens: the mean of their ratios, the root of the sum of their squared gradients; and the update's entropy is
+/// the mean over all of its tokens.
+#[test]
+fn figures_of_tokens_add_up_to_those_of_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let sets = ["iterations=1", "nodes.update.with.token_figures=true", "nodes.update.with.epochs=2"];
+    let extra: Vec<&str> = sets.iter().flat_map(|s| ["--set", s]).collect();
+    let run = trained(folder.path(), "run", SMALL, &extra);
+    let apart = ask(
+        &run,
+        "select count(*) as rows, count(distinct ratio) as ratios, max(abs(list_avg(token_ratios) - ratio)) as ratio,
+            max(abs(sqrt(list_sum([g * g for g in token_grads])) - logit_grad) / (logit_grad + 1e-6)) as grad,
+            sum(len(token_entropies)) as tokens, sum(list_sum(token_entropies)) as entropy from \"update\" where used = 'yes'",
+    );
+    let number = |name: &str| apart[0][name].as_f64().unwrap();
+    assert!(number("rows") > 10.0 && number("ratios") > 1.0 && number("ratio") < 1e-5 && number("grad") < 1e-4, "{apart:?}");
+    let written = ask(&run, "select sum(len(response_tokens)) as tokens from rollout join \"update\" using (iteration, task, sample, attempt, turn, phase) where used = 'yes'");
+    assert_eq!(written[0]["tokens"].as_f64().unwrap(), number("tokens"));
+    // The update's is of both of its passes, that of the tokens of the last.
+    let figure = ask(&run, "select value from metrics where node = 'update' and name = 'entropy'");
+    let both = figure[0]["value"].as_f64().unwrap();
+    assert!((number("entropy") / number("tokens") - both).abs() < 0.02 && both > 0.1, "{apart:?} {both}");
+    let bare = trained(folder.path(), "bare", SMALL, &["--set", "iterations=1"]);
+    assert!(ask(&bare, "select column_name from (describe \"update\") where column_name like 'token%'").is_empty());
+}
+
 #[test]
 fn weights_that_aged_are_told_from_new_ones() {
     let folder = tempfile::tempdir().unwrap();

@@ -34,7 +34,7 @@ nodes:
   memory: { op: memory-update, inputs: reflect, with: { key: task, points: none } }
   group: { op: group, inputs: rollout, with: { by: [task] } }
   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
-  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3, token_figures: true } }
   evaluate: { op: evaluate, inputs: { weights: { after: update }, memory: { after: memory } }, with: { agent: player, panel: PANEL, every: 2 } }
 log: [rollout, reflect, memory, group, advantage, update, evaluate]
 `;
@@ -176,6 +176,11 @@ describe("flow view", () => {
     await page.locator(".turn summary", { hasText: "updates" }).first().click();
     await page.locator(".turn dt", { hasText: "version" }).first().waitFor();
     await picture("episode");
+    const drawn = sql("one", `SELECT turn, phase, token_entropies FROM trajectories WHERE iteration = 3 AND task = '${task}' AND sample = ${sample} AND len(token_entropies) > 0 ORDER BY attempt, turn, phase DESC LIMIT 1`)[0];
+    await page.getByLabel("Colour tokens by").selectOption("entropy");
+    const at = turns.findIndex((turn) => turn.turn === drawn.turn && turn.phase === drawn.phase);
+    const titles = await page.locator(".turn").nth(at).locator(".answer .token").evaluateAll((tokens) => tokens.map((token) => Number(/^entropy ([^;]+);/.exec(token.title)[1])));
+    drawn.token_entropies.forEach((entropy, i) => near(titles[i], entropy));
   });
 
   it("shows what moved the weights, a memory as of an iteration, and a panel", async () => {

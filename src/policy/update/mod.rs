@@ -25,7 +25,7 @@ use gradient::{PassResult, TokenWeight};
 use loss::StepCounts;
 use minibatch::{draw, Steps};
 use passes::{passes, Pass, PassLimits, Passes};
-use report::{RowReport, RowUse, UpdateReport};
+use report::{RowReport, RowUse, TokenFigures, UpdateReport};
 use settings::{Objective, RatioKind, UpdateSettings};
 use std::collections::BTreeMap;
 
@@ -46,7 +46,11 @@ pub fn update(
     let longest = used_rows.iter().map(|&row| batch.rows[row].len()).max().unwrap_or(1) as f64;
     let Steps { steps, left } = draw(&used_rows, settings, seed);
     left.iter().for_each(|&row| batch.used[row] = RowUse::Remainder);
-    let mut report = UpdateReport { rows: vec![RowReport::default(); examples.len()], ..Default::default() };
+    let mut report = UpdateReport {
+        rows: vec![RowReport::default(); examples.len()],
+        tokens_of: vec![TokenFigures::default(); examples.len()],
+        ..Default::default()
+    };
     for (row, used) in report.rows.iter_mut().zip(&batch.used) {
         row.used = *used;
     }
@@ -147,6 +151,9 @@ fn collect(report: &mut UpdateReport, batch: &UpdateBatch, pass: &Pass, result: 
             !batch.rows[row].teaches(&masked.map(|(masked, part)| *masked == 0.0 && *part).collect::<Vec<bool>>())
         };
         token = own.end;
+        let part = |values: &[f32]| values[own.clone()].to_vec();
+        let grads = part(&result.logit_grad).into_iter().zip(&batch.part[row]).map(|(grad, part)| if *part { grad } else { 0.0 });
+        report.tokens_of[row] = TokenFigures { ratios: part(&result.ratio), entropies: part(&result.entropy), grads: grads.collect() };
         if masked {
             report.rows[row] = RowReport { used: RowUse::MaskedLowProbability, ..Default::default() };
             continue;

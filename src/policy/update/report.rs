@@ -29,6 +29,20 @@ pub struct UpdateReport {
     pub distinct: usize,
     /// One a row, in the rows' order.
     pub rows: Vec<RowReport>,
+    /// The same by token: one a row; empty of a row that no pass has seen.
+    pub tokens_of: Vec<TokenFigures>,
+}
+
+/// The figures of a row's response tokens from the update's last pass over it, before that optimiser step, one a token. Of a token that took no
+/// part (`tokens: chosen`, a part of the response that isn't learnt) the gradient is 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenFigures {
+    /// The ratio that is clipped.
+    pub ratios: Vec<f32>,
+    /// The entropy of what the token was drawn from, under the weights being trained, in nats.
+    pub entropies: Vec<f32>,
+    /// As [`RowReport::logit_grad`], of the token alone: the row's is the root of the sum of their squares.
+    pub grads: Vec<f32>,
 }
 
 /// Whether a row was trained on, or why not.

@@ -9,8 +9,9 @@ import { Turn, step, strength } from "./turn.js";
 const BY = {
   logprob: { name: "log-probability", of: (row, i) => row.logprobs?.[i], least: -4, most: 0 },
   advantage: { name: "advantage", of: (row, i) => row.token_advantages?.[i] ?? row.advantage, signed: true },
-  ratio: { name: "ratio", of: (row) => row.ratio, signed: true, middle: 1 },
-  gradient: { name: "gradient", of: (row) => row.logit_grad },
+  ratio: { name: "ratio", of: (row, i) => row.token_ratios?.[i] ?? row.ratio, signed: true, middle: 1 },
+  gradient: { name: "gradient", of: (row, i) => row.token_grads?.[i] ?? row.logit_grad },
+  entropy: { name: "entropy", of: (row, i) => row.token_entropies?.[i] },
   value: { name: "value", of: (row, i) => row.token_values?.[i], signed: true },
   divergence: { name: "divergence", of: (row) => row.row_kl, signed: true },
   mask: { name: "mask: 1 where no update used the row", of: (row) => (typeof row.used === "string" ? Number(row.used !== "yes") : undefined) },
