@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
+.PHONY: run test test-formulas wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -21,6 +21,10 @@ build: $(FETCH)
 test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some sixteen minutes the first time)"
 	OMP_NUM_THREADS=1 $(CARGO) test --release --config profile.release.package.flow.opt-level=0
+
+# An edit of a formula (credit, memory, statistics, rows) is tested in seconds: no libtorch, no optimisation. ARGS names tests.
+test-formulas:
+	@$(CARGO) test --release --config profile.release.package.flow-formulas.opt-level=0 -p flow-formulas --lib $(ARGS)
 
 # The Python package: its core needs no other package.
 test-python:
@@ -49,7 +53,7 @@ world-faults: build
 
 # What CI checks beside the tests.
 check: $(FETCH)
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --no-deps
 
@@ -131,7 +135,7 @@ generated: $(FETCH)
 
 # How often the intervals of `flow study` cover what they name: simulated studies in sixteen settings. N=20000 simulates as many of each.
 coverage: $(FETCH)
-	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release --lib stats::coverage -- --nocapture
+	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release -p flow-formulas --lib stats::coverage -- --nocapture
 
 # One digest on 1, 2 and 4 workers, in 2 and 3 processes, with staleness 0 and 1, and replayed on other numbers of workers.
 digests: build

@@ -69,23 +69,18 @@
 //!   come (the gradients of `index_select` and of attention, and `index_add` in GSPO's ratio). What is promised there is that from the same
 //!   rows the same advantages come out.
 pub mod cli;
-pub mod credit;
 pub mod dataflow;
-mod difflib;
 pub mod env;
 pub mod files;
 mod jinja;
 mod limit;
 pub mod log;
-pub mod memory;
 pub mod ops;
 pub mod pipeline;
 pub mod policy;
 pub mod printable;
-pub mod prototypes;
 pub mod pulse;
 mod python_package;
 pub mod rollout;
-pub mod row;
-pub mod seed;
-pub mod stats;
+
+pub use formulas::{credit, memory, prototypes, row, seed, stats};

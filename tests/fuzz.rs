@@ -1,4 +1,4 @@
-//! Whatever a file says, its reader answers: pipelines, manifests, Parquet. Rows of `flow test` have theirs in src/row/lines/tests.rs.
+//! Whatever a file says, its reader answers: pipelines, manifests, Parquet. Rows of `flow test` have theirs in formulas/src/row/lines/tests.rs.
 
 #[path = "shared/logged.rs"]
 mod logged;

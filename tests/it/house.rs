@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The folders of `src` from the top down. What stands in a floor may know those below it, and none beside it or above: the crafts of one
+/// The folders of `src` and `formulas/src` from the top down. What stands in a floor may know those below it, and none beside it or above: the crafts of one
 /// floor meet in the one above.
 const FLOORS: [&[&str]; 8] = [
     &["main"],
@@ -29,7 +29,7 @@ const LIBRARIES: [(&[&str], &[&str]); 8] = [
     (&["axum", "clap", "indicatif", "tokio"], &["cli"]),
 ];
 
-/// A file's folder in `src` and its code, without comments and without its tests.
+/// A file's folder in `src` or `formulas/src` and its code, without comments and without its tests.
 struct Source {
     path: PathBuf,
     folder: String,
@@ -37,15 +37,18 @@ struct Source {
 }
 
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut folders, mut sources) = (vec![root.clone()], Vec::new());
+    ["src", "formulas/src"].iter().flat_map(|root| sources_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join(root))).collect()
+}
+
+fn sources_of(root: &Path) -> Vec<Source> {
+    let (mut folders, mut sources) = (vec![root.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "rs") {
-                let inside = path.strip_prefix(&root).unwrap().to_owned();
+                let inside = path.strip_prefix(root).unwrap().to_owned();
                 let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
                 let text = std::fs::read_to_string(&path).unwrap();
                 let whole = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();

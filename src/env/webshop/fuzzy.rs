@@ -1,6 +1,6 @@
 //! How alike two short texts are by `thefuzz` 0.19.0, as WebShop's reward asks it.
 
-use crate::difflib::{ratio, Alphabet, Reference};
+use formulas::difflib::{ratio, Alphabet, Reference};
 use std::collections::BTreeSet;
 
 /// `fuzz.token_set_ratio`: 100 where one text has all words of the other, else how many characters match, in percent.
