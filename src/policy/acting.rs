@@ -3,6 +3,7 @@
 
 use super::engine::MatrixFormat;
 use super::model::Net;
+use super::products::isa::{Isa, Level};
 use super::versions::not_in_engine;
 use super::{Act, ModelFault};
 use std::cell::RefCell;
@@ -12,7 +13,8 @@ use tch::Kind;
 /// What acts with a model.
 #[derive(Default)]
 pub struct Acting {
-    act: Act,
+    /// How its matrices are kept; as what learns where it is none.
+    format: Option<MatrixFormat>,
     /// The versions that have acted, as they act.
     nets: RefCell<BTreeMap<u64, Net>>,
 }
@@ -21,37 +23,40 @@ impl Acting {
     /// Has `act` act with a model that begins with the weights of `start`.
     ///
     /// # Errors
-    /// If such a model can't act so: beside an adapter, as a critic, or in another kind than f32.
+    /// If `act` asks for what such a model can't do: beside an adapter, as a critic, or in another kind than f32.
     pub fn new(act: Act, start: &Net) -> Result<Acting, ModelFault> {
         let why = match () {
-            () if act == Act::Own => None,
             () if start.adapter().is_some() => Some("beside an adapter `base` says it, and then what acts and what learns are one"),
             () if start.sizes.value => Some("a critic doesn't act"),
             () if start.kind() != Kind::Float => Some("what learns beside it is in f32: leave `dtype` out"),
-            () if !start.architecture().in_engine() => return Err(ModelFault::Act { why: not_in_engine(start) }),
             () => None,
         };
+        let unknown = !start.architecture().in_engine();
+        // Plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a lesser set a model acts with the same bits.
+        let slow = act == Act::Auto && Isa::new(Level::Avx2).is_none();
+        let format = match act {
+            Act::Own => None,
+            Act::Int8 => Some(MatrixFormat::Int8),
+            Act::Auto | Act::F32 => Some(MatrixFormat::F32),
+        };
         match why {
-            Some(why) => Err(ModelFault::Act { why: why.into() }),
+            Some(why) if act.asks() => Err(ModelFault::Act { why: why.into() }),
+            None if act.asks() && unknown => Err(ModelFault::Act { why: not_in_engine(start) }),
             // A GPU multiplies no rows by themselves: what learns acts.
-            None if start.device().is_cuda() => Ok(Acting::default()),
-            None => Ok(Acting { act, nets: RefCell::default() }),
+            None if !unknown && !slow && !start.device().is_cuda() => Ok(Acting { format, nets: RefCell::default() }),
+            _ => Ok(Acting::default()),
         }
     }
 
     /// What acts with `version`, whose weights are in `net`.
     pub fn at(&self, version: u64, net: Net) -> Net {
-        let kept = match self.act {
-            Act::Own => return net,
-            Act::Int8 => MatrixFormat::Int8,
-            Act::F32 => MatrixFormat::F32,
-        };
+        let Some(kept) = self.format else { return net };
         self.nets.borrow_mut().entry(version).or_insert_with(|| net.packed(kept, false)).share(false)
     }
 
     /// Whether it is rounded, while what learns isn't.
     pub fn rounded(&self) -> bool {
-        self.act == Act::Int8
+        self.format == Some(MatrixFormat::Int8)
     }
 
     /// Forgets all versions but those `kept`.

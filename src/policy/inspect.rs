@@ -10,7 +10,7 @@ use super::model::saved::published;
 use super::model::tiny::Tiny;
 use super::model::Architecture;
 use super::versions::opened;
-use super::{trainer, Act, FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
+use super::{trainer, FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
             if load.serve.is_some() && (critic || load.head == Some(Head::Value) || !published(&*stored.architecture)) {
                 return Err(fault("serve")(ModelFault::NotServed));
             }
-            if load.act != Act::Own && learns {
+            if load.act.asks() && learns {
                 let why = "beside an adapter `base` says it, and then what acts and what learns are one".into();
                 return Err(fault("act")(ModelFault::Act { why }));
             }

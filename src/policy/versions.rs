@@ -14,7 +14,7 @@ use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
 use super::{
-    Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
+    Act, Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
 };
 use crate::seed::{mix, text};
 use std::cell::RefCell;
@@ -179,7 +179,9 @@ impl VersionedModel {
             let flat = own.read(&adapter, device)?;
             model = model.with_adapter(adapter, flat, load.head).map_err(wrong)?;
         }
-        let acting = Acting::new(load.act, &model.start).map_err(wrong)?;
+        // What a trainer learns acts as it is.
+        let act = if load.train.is_some() { Act::Own } else { load.act };
+        let acting = Acting::new(act, &model.start).map_err(wrong)?;
         Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), acting, ..model })
     }
 

@@ -12,7 +12,8 @@ pub fn rounded(model: &Value) -> bool {
 /// Models that say `act` and can't act so.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut mistakes = Vec::new();
-    for (name, model) in pipeline.models.iter().filter(|(_, model)| model["act"].as_str().is_some_and(|act| act != "own")) {
+    for (name, model) in pipeline.models.iter().filter(|(_, model)| model["act"].as_str().is_some_and(|act| act == "int8" || act == "f32"))
+    {
         let adapted = !model["lora"].is_null() || !model["adapter"].is_null();
         let (message, help) = if model["base"].as_str().is_some_and(|base| base != "own") {
             (

@@ -20,7 +20,7 @@ use super::remote::ExportedWeights;
 use super::tokenizer::FILES;
 use super::update::Moments;
 use super::versions::VersionedModel;
-use super::{Act, Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Tokenizer, TrainSettings};
+use super::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Tokenizer, TrainSettings};
 use crate::seed::{bytes, mix, text};
 use connection::Connection;
 use serde_json::{json, Value};
@@ -105,7 +105,7 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, P
     Ok(match () {
         () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
-        () if load.act != Act::Own => Some(("act", "what acts is what the trainer computes: leave `act` out")),
+        () if load.act.asks() => Some(("act", "what acts is what the trainer computes: leave `act` out")),
         () if checkpoint::gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
         () if adapter::is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
             Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
