@@ -90,13 +90,17 @@ pub struct RunSpec {
     pub set: BTreeMap<String, Value>,
 }
 
-/// A measurement by `flow eval`, of each seed of the runs that a table asks it of.
+/// A measurement by `flow eval` on a panel, or by `flow audit` of a credit, of each seed of the runs that a table asks it of.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasurementSpec {
     /// The frozen panel of tasks.
+    #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
-    pub panel: PathBuf,
+    pub panel: Option<PathBuf>,
+    /// In place of a panel: turns of the run that are played on. Its rows are the run's table `audit`, under the measurement's name.
+    #[serde(default)]
+    pub audit: Option<AuditSpec>,
     /// The pipeline that says how to play; the run's own unless given.
     #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
@@ -122,6 +126,25 @@ pub struct MeasurementSpec {
     /// Path -> value, as with `--set` of `flow eval`.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
+}
+
+/// What `flow audit` plays.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditSpec {
+    /// How many turns.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub turns: u32,
+    /// How often each of their answers, and as often the policy's own draws.
+    #[schemars(range(min = 2, max = 100_000))]
+    pub plays: u32,
+    /// The column with the credit.
+    #[serde(default = "advantage")]
+    pub credit: String,
+}
+
+fn advantage() -> String {
+    "advantage".into()
 }
 
 /// A table of the page.

@@ -151,7 +151,7 @@ fn checked(study: &Study) -> super::error::Result<()> {
                 pipeline::load(like, &[], &ops::catalog()).map_err(|e| Error::from(e).at(format!("measurements.{name}.like")))?;
             ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
         }
-        let panel = env::Panel::load(&measured.panel).and_then(|panel| panel.verify(&programs));
+        let panel = measured.panel.as_ref().map_or(Ok(()), |panel| env::Panel::load(panel).and_then(|panel| panel.verify(&programs)));
         panel.map_err(|e| Error::from(e).at(format!("measurements.{name}.panel")))?;
     }
     Ok(())

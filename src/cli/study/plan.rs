@@ -99,10 +99,18 @@ impl Study {
     /// The arguments of `flow` that measure a run.
     pub fn measure(&self, m: &SeededMeasurement) -> Vec<OsString> {
         let Some(measured) = self.measurements.get(&m.measurement) else { return vec![] };
-        let MeasurementSpec { panel, like, node, attempts, samples, memory, temperature, set: sets } = measured;
+        let MeasurementSpec { panel, audit, like, node, attempts, samples, memory, temperature, set: sets } = measured;
         let memory = memory.as_ref().and_then(|run| self.source(run, m.training.seed));
-        let mut arguments: Vec<OsString> = vec!["eval".into(), self.folder(&m.training).into(), "--panel".into(), panel.into()];
+        let verb = if audit.is_some() { "audit" } else { "eval" };
+        let mut arguments: Vec<OsString> = vec![verb.into(), self.folder(&m.training).into()];
         let mut with = |flag: &str, value: OsString| arguments.extend([flag.into(), value]);
+        panel.iter().for_each(|panel| with("--panel", panel.into()));
+        if let Some(audit) = audit {
+            with("--turns", audit.turns.to_string().into());
+            with("--plays", audit.plays.to_string().into());
+            with("--credit", (&audit.credit).into());
+            with("--name", (&m.measurement).into());
+        }
         with("--seed", m.training.seed.to_string().into());
         like.iter().for_each(|like| with("--like", like.into()));
         node.iter().for_each(|node| with("--node", node.into()));
@@ -158,7 +166,14 @@ impl Study {
             if let Some(run) = measured.memory.as_ref().filter(|run| !self.runs.contains_key(*run)) {
                 wrong(&["measurements", name, "memory"], format!("there is no run `{run}` in this study"));
             }
-            for (key, file) in [("panel", Some(&measured.panel)), ("like", measured.like.as_ref())] {
+            if measured.panel.is_some() == measured.audit.is_some() {
+                wrong(&["measurements", name], "a measurement needs either a `panel` or an `audit`".into());
+            }
+            let further = [measured.like.is_some(), measured.attempts.is_some(), measured.samples.is_some(), measured.memory.is_some()];
+            if measured.audit.is_some() && (further.contains(&true) || measured.temperature.is_some() || !measured.set.is_empty()) {
+                wrong(&["measurements", name, "audit"], "an audit plays as the run did: `node` is all that it may have besides".into());
+            }
+            for (key, file) in [("panel", measured.panel.as_ref()), ("like", measured.like.as_ref())] {
                 if let Some(file) = file.filter(|file| !file.is_file()) {
                     wrong(&["measurements", name, key], format!("there is no file `{}`", file.display()));
                 }
