@@ -9,6 +9,9 @@ same and every advantage 0, which changes nothing of what is computed. The promp
 learnt, in f32, on one thread. Seconds are those of the processor; with `--clock wall` those of the clock. What comes before the first iteration and in
 it isn't counted: of `flow` two runs are taken from one another, of TRL the first step is left out.
 
+With `--beside own` or `--beside f32` the peer is `flow` itself: the same adapters on a base in f32, by libtorch or row by row. Playing and learning
+are told apart then, in seconds of the clock.
+
 TRL is given its faster way of those in `WAYS`: all rows in one pass, or two passes of a half. `--prompt` names another prompt than the rules and the
 board. With `--base int8` both learn adapters (rank 16, `q_proj` and `v_proj`), and `flow` keeps the base in 8 bits, TRL in f32.
 """
@@ -82,6 +85,32 @@ class Flow:
         more, out = self.run(1 + iterations)
         rows = self.rows(out)[TASKS * SAMPLES :]
         return (more - one) / iterations, sum(row["said"] for row in rows) / iterations
+
+    def parts(self, iterations):
+        """Seconds of the clock of an iteration behind the first, in playing and in learning."""
+        _, out = self.run(1 + iterations)
+        sql = "select node, avg(value) as seconds from metrics where name = 'seconds' and iteration > 0 group by node"
+        found = json.loads(subprocess.run([self.flow, "query", out, sql, "--format", "json"], check=True, capture_output=True).stdout)
+        seconds = {row["node"]: row["seconds"] for row in found}
+        return seconds["rollout"], seconds["update"]
+
+
+def beside(given, folder):
+    """`flow` with `--base` and with the base named by `--beside`, in turn."""
+    sides = []
+    for name in (given.base, given.beside):
+        place = folder / name
+        place.mkdir()
+        sides.append(Flow(given.flow, given.model, given.prompt, place, given.clock, name))
+    ratios = {"playing": [], "learning": [], "both": []}
+    for _ in range(given.rounds):
+        mine, theirs = (side.parts(given.iterations) for side in sides)
+        found = [peer / ours for peer, ours in zip((*theirs, sum(theirs)), (*mine, sum(mine)))]
+        for kept, ratio in zip(ratios.values(), found):
+            kept.append(ratio)
+        print(f"{given.base} {mine[0]:.2f} + {mine[1]:.2f} s, {given.beside} {theirs[0]:.2f} + {theirs[1]:.2f} s, ratios " + ", ".join(f"{ratio:.2f}" for ratio in found), flush=True)
+    result = {name: [statistics.median(found), min(found), max(found)] for name, found in ratios.items()}
+    print(json.dumps({"bench": "grpo", "base": given.base, "beside": given.beside} | result))
 
 
 def trl(model, texts, steps, passes, clock, adapters):
@@ -160,9 +189,13 @@ def main():
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--base", choices=["int8"])
+    parser.add_argument("--beside", choices=["own", "f32"])
     parser.add_argument("--ways", type=int, nargs="+", default=WAYS)
     parser.add_argument("--clock", choices=["cpu", "wall"], default="cpu")
     given = parser.parse_args()
+    if given.beside:
+        with tempfile.TemporaryDirectory() as folder:
+            return beside(given, Path(folder))
     from importlib.metadata import version
 
     from transformers import AutoTokenizer

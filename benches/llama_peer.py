@@ -53,10 +53,12 @@ def requantise(source, kind, target):
 class Server:
     """A server with room for `rows` conversations of `tokens` tokens, and nothing that it keeps from one to the next."""
 
-    def __init__(self, path, threads, rows, tokens):
+    def __init__(self, path, threads, rows, tokens, tells=False):
         port = random.randrange(20000, 60000)
         self.address = f"http://127.0.0.1:{port}"
         asked = {"-m": path, "-c": rows * tokens, "-np": rows, "-t": threads, "-tb": threads, "--host": "127.0.0.1", "--port": port}
+        if tells:
+            asked["-lv"] = 4  # below it the server doesn't say what it was built with
         self.log = tempfile.TemporaryFile("w+")
         command = [SERVER, *(str(word) for pair in asked.items() for word in pair), "--no-warmup"]
         self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
@@ -112,7 +114,7 @@ def main():
     path = os.environ.get("LLAMA_MODEL") or os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct/model.gguf")
     threads = int(os.environ.get("BENCH_THREADS", "2"))
     cpu = os.environ.get("BENCH_CLOCK") == "cpu"
-    server, shape, most = Server(path, threads, 1, 64), None, 0.0
+    server, shape, most = Server(path, threads, 1, 64, tells=True), None, 0.0
     print("ready llama.cpp", path, native(server.said()), flush=True)
     for line in sys.stdin:
         name, *numbers = line.split()
