@@ -91,7 +91,11 @@ struct GpuUpdate {
 /// The columns of tokens, where they aren't asked for.
 fn lacks(with: &With) -> Vec<&'static str> {
     let made = with.typed::<GpuUpdate>().is_some_and(|with| with.token_figures);
-    if made { vec![] } else { vec!["token_ratios", "token_entropies", "token_grads"] }
+    if made {
+        vec![]
+    } else {
+        vec!["token_ratios", "token_entropies", "token_grads"]
+    }
 }
 
 /// A critic where values are learnt.
