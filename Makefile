@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-formulas wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers
+.PHONY: run test test-formulas wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -114,6 +114,16 @@ release: build
 # A run killed at 50 random instants ends, resumed, with the same bits.
 survive: build
 	python3 tests/soak/survive.py
+
+# Every soak test, one after the other, with a report: for a night. ARGS="survive killed" does some; a test without what it needs is skipped, and says so.
+nightly: build
+	@scripts/nightly.sh $(ARGS)
+
+# Advisories, licences and sources of all dependencies, by deny.toml; cargo-deny is built where it is missing, which takes minutes. Asks the advisory database.
+DENY := 0.20.2
+deny:
+	@command -v cargo-deny > /dev/null || $(CARGO) install --locked --version $(DENY) cargo-deny
+	$(CARGO) deny check
 
 # Readers of pipelines, manifests, Parquet files and rows on a million damaged inputs; nothing may panic or hang.
 fuzz: $(FETCH)

@@ -1,4 +1,4 @@
-//! Files that a user names: read whole only if they are files, and no longer than what they are meant to hold.
+//! Files that a user names: read whole only if they are files, and within a limit for their content.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -16,7 +16,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Makes a new file. What has its name already is removed first: so a symbolic link is replaced, and its target stays as it is.
+/// Makes a new file. An existing file of this name is removed first: so a symbolic link is replaced, and its target stays as it is.
 pub fn create(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
@@ -48,7 +48,7 @@ pub fn tidy(path: &Path) -> PathBuf {
     tidy
 }
 
-/// The path by which `path` is reached from `folder`, both taken from the folder in which the program runs; as it is where it is absolute.
+/// The path by which `path` is reached from `folder`, both taken from the program's working folder; as it is where it is absolute.
 pub fn from_folder(path: &Path, folder: &Path) -> PathBuf {
     if path.is_absolute() {
         return path.to_owned();

@@ -52,12 +52,12 @@
 //!
 //! - On one machine, the same binary, pipeline and seed give the same rows, advantages and final weights, bit for bit, on
 //!   any number of workers, of libtorch threads and of processes. What an episode is depends on its name and the weights alone, an
-//!   iteration's rows are learnt from in the order of their names, and a gradient is the same sum of the same parts whoever computes
-//!   them ([`policy::Peers`]): nothing depends on which process, worker or moment a row came from. Of the figures, times
-//!   differ, `retried` where programs fail (it also counts the episodes that shared the failed process), `tokens_computed` and `tokens_distinct` of what plays or reflects
-//!   (a process counts what it read itself), and a mean of returns may differ in its last
-//!   bit where returns are no sums of a few binary digits. Machines of different kinds may round differently: before each update
-//!   the processes compare their weights, and a run whose processes have drifted apart ends and says so.
+//!   iteration's rows are learnt from in the order of their names, and a gradient is the same sum of the same parts, whichever process
+//!   computes them ([`policy::Peers`]): nothing depends on which process, worker or moment a row came from. Of the figures, times differ,
+//!   `retried` where programs fail (it also counts the episodes that shared the failed process), `tokens_computed` and `tokens_distinct` of
+//!   nodes that play or reflect (each process counts its own reading), and a mean of returns may differ in its last bit where returns are
+//!   no sums of a few binary digits. Machines of different kinds may round differently: before each update the processes compare their
+//!   weights, and a run whose processes have drifted apart ends and says so.
 //! - From the same logged rows the same advantages come out on every machine: credit is computed in a fixed order.
 //! - `flow replay` of a run under its own pipeline gives the same advantages and final weights as the run, bit for bit, from
 //!   the logged rollouts and the first weights alone.

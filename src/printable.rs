@@ -42,7 +42,7 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// Writes on what it is given, made printable. Bytes that are no text are written as `\xff`.
+/// Writes its input, made printable. Bytes that are no text are written as `\xff`.
 pub struct Printable<W: Write> {
     inner: W,
     /// The bytes of a character that isn't complete yet.

@@ -93,7 +93,7 @@ const fn column(name: &'static str, kind: Kind, about: &'static str) -> Column {
     Column { name, kind, about }
 }
 
-/// Every column, in the order in which tables show them.
+/// Every column, in the order of tables.
 pub const COLUMNS: &[Column] = &[
     column("iteration", Kind::U64, "the training iteration, from 0"),
     column("task", Kind::Text, "the task's name, made from its content: environment, settings, seed"),
@@ -118,8 +118,8 @@ pub const COLUMNS: &[Column] = &[
     column("mode", Kind::Text, "plain, or memory where the prompt has retrieved entries or notes besides the observation, or could have had"),
     column("memory", Kind::Text, "the notes on earlier attempts in the prompt; empty in mode plain"),
     column("retrieved", Kind::U64List, "the entries of a memory in the prompt, by `id`, in their order there"),
-    column("bare_tokens", Kind::U32List, "the prompt's tokens without what was retrieved; empty where nothing was"),
-    column("call", Kind::U64, "the call of an agent program that the row answers: its name within the episode, a hash of what it goes on from and what it adds; 0 in rows that answer no call"),
+    column("bare_tokens", Kind::U32List, "the prompt's tokens without retrieved entries; empty where nothing was retrieved"),
+    column("call", Kind::U64, "the call of an agent program that the row answers: its name within the episode, a hash of its parent call and its new messages; 0 in rows that answer no call"),
     column("called", Kind::Text, "the model that an agent program named in its call; empty unless a program calls"),
     column("answered_by", Kind::Text, "the model that answered, where calls of an agent program may name several (`by_name`); empty in rows of other nodes"),
     column("parent", Kind::U64, "the call that this one goes on from, token by token; 0 where it begins a conversation"),
@@ -134,19 +134,19 @@ pub const COLUMNS: &[Column] = &[
     column("won", Kind::Bool, "whether the episode was won with this turn"),
     column("truncated", Kind::Text, "with the last turn of an episode that was cut before its own end: world (by a limit of the world) or max_turns (of the agent); else empty"),
     column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn, or where the world has a score of its own, that"),
-    column("info", Kind::Text, "the small figures that the world gave with what the turn led to, as a JSON object: `(info->>'steps')::int`; where it gave none, NULL in a query and empty in the files"),
+    column("info", Kind::Text, "the small figures that the world gave after the turn, as a JSON object: `(info->>'steps')::int`; where it gave none, NULL in a query and empty in the files"),
     column("weights", Kind::U64, "version of the weights that acted"),
     column("seed", Kind::U64, "the seed the turn was sampled with"),
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),
     column("token_values", Kind::F32List, "what the critic expected before each response token, by `value` with `per: token`"),
     column("visitation_depth", Kind::U32, "how many earlier turns of the same trajectory were in the same state"),
-    column("cluster", Kind::U64, "the cluster of what was seen before the turn: a hash of the name of the row that founded it; 0 for a reflection"),
+    column("cluster", Kind::U64, "the cluster of the observation before the turn: a hash of the name of the row that founded it; 0 for a reflection"),
     column("prototype", Kind::Text, "with the row that founded a cluster: what later rows are compared with; else empty"),
     column("linked", Kind::U64List, "the entries of a memory in the turn's prompt that no earlier turn of its cluster had been given: from then on they belong to the cluster"),
     column("group", Kind::U64, "the group the row is compared in: a hash of its values in the grouping columns and, with `similar`, of the text of the first row"),
     column("group_size", Kind::U32, "rows in the group"),
     column("return", Kind::F32, "the value that the advantage compares: a return, a reward, an estimate by a critic, or an advantage made upstream"),
-    column("baseline", Kind::F32, "what was subtracted from the return"),
+    column("baseline", Kind::F32, "the number subtracted from the return"),
     column("scale", Kind::F32, "what the difference was divided by"),
     column("running", Kind::F32, "the running mean of the group after the iteration, by `baseline: ema`"),
     column("advantage", Kind::F32, "the advantage"),
@@ -161,7 +161,7 @@ pub const COLUMNS: &[Column] = &[
     column("logit_grad", Kind::F32, "norm of the gradient of that step's loss by the logits of the row's tokens, in that pass: how much the row moved the policy; of a critic by its values; before `max_grad_norm`; 0 if unused"),
     column("row_kl", Kind::F32, "mean over the row's tokens of the divergence from the reference, in nats, in that pass; without a KL term from the policy that acted; 0 if unused"),
     column("token_ratios", Kind::F32List, "of each response token the ratio that is clipped, in that pass, by `token_figures`; empty if unused"),
-    column("token_entropies", Kind::F32List, "of each response token the entropy of what it was drawn from, in nats, under the weights of that pass, by `token_figures`"),
+    column("token_entropies", Kind::F32List, "of each response token the entropy of the distribution that it was drawn from, in nats, under the weights of that pass, by `token_figures`"),
     column("token_grads", Kind::F32List, "of each response token its part of `logit_grad`, by `token_figures`; 0 of one that took no part"),
     column("like", Kind::U64, "the distinct state that the state after the turn is like (before it, by `of: state`): a hash of the name of the row that came to it first"),
     column("seen", Kind::U32, "how many states up to the end of the iteration were like that one: the same for all its rows; 0 for a reflection"),
@@ -184,10 +184,10 @@ pub const COLUMNS: &[Column] = &[
     column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];
 
-/// Why a row was not trained on: the values of column `used` besides `yes`, with what they mean. Credit gives the first two,
-/// the update the others, and the first reason stands.
+/// Why a row was not trained on: the values of column `used` besides `yes`, with their meanings. Credit gives the first two, the update the
+/// others, and the first reason stands.
 pub const REASONS: &[(&str, &str)] = &[
-    ("singleton", "nobody to compare it with (`singleton: drop`)"),
+    ("singleton", "no row to compare it with (`singleton: drop`)"),
     ("dropped_equal_rewards", "its group's values are all equal, so that nothing can be learnt from comparing them (`equal: drop`)"),
     ("other_model", "another model answered it, and learns from it (`by_name` of the agent)"),
     ("empty", "its response has no token"),
@@ -245,7 +245,7 @@ pub fn in_order(names: &[String]) -> Vec<String> {
     names
 }
 
-/// The column called `name` of those that are always there, if there is one.
+/// The column called `name` among the columns that every row has, if there is one.
 pub fn find(name: &str) -> Option<&'static Column> {
     COLUMNS.iter().find(|c| c.name == name)
 }

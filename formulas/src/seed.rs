@@ -1,4 +1,4 @@
-//! Random numbers that depend on names alone: a seed is a hash of what it is for, never of who asks.
+//! Random numbers that depend on names alone: a seed is a hash of its purpose, never of its caller.
 //!
 //! ```
 //! use flow::seed::{mix, text, Random};

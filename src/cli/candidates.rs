@@ -40,7 +40,7 @@ pub fn paths() -> ArgValueCompleter {
     })
 }
 
-/// The next steps from what is written so far: whole paths would be hundreds. A path that ends has its `=`.
+/// The next steps of a partial path: whole paths would be hundreds. A path that ends has its `=`.
 fn matching(paths: &BTreeSet<String>, start: &str) -> BTreeSet<String> {
     let next = |path: &String| match path[start.len()..].find('.') {
         Some(dot) => path[..start.len() + dot + 1].to_owned(),
@@ -64,7 +64,7 @@ fn on_the_line() -> Option<PathBuf> {
     std::env::args_os().skip(1).find_map(pipeline)
 }
 
-/// Where a pipeline has settings: those that it says and those that it could say.
+/// Where a pipeline has settings: given ones and possible ones.
 fn settable(path: &Path) -> BTreeSet<String> {
     let catalog = ops::catalog();
     // One that has mistakes is read as far as it goes.

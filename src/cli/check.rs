@@ -35,7 +35,7 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
         let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);
         text.push_str(&match o.effective {
             0 => format!("{edge}, but another way through the graph makes `{}` wait for the newest: nothing overlaps\n", o.to),
-            n if n < o.staleness => format!("{edge}, of which another way through the graph leaves {n}\n"),
+            n if n < o.staleness => format!("{edge}, reduced to {n} by another path through the graph\n"),
             n => format!("{edge}: `{}` may run {n} iteration{} ahead\n", o.to, if n == 1 { "" } else { "s" }),
         });
     }
@@ -48,7 +48,7 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     text
 }
 
-/// Models that learn all their weights though what they begin with lies as an adapter: seldom what was meant, and many times as slow.
+/// Models that learn all their weights though they begin with an adapter: seldom intended, and many times as slow.
 fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
     let whole = |model: &serde_json::Value| {
         ["lora", "adapter"].iter().all(|key| model[key].is_null()) && model["base"].as_str().is_none_or(|base| base == "own")
@@ -96,10 +96,10 @@ pub struct CheckArgs {
     /// Overrides a value, as `nodes.update.with.lr=1e-4`
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
-    /// Prints what each playing node's model reads in its first turn at a real task
+    /// Prints each playing node's first prompt, at a real task
     #[arg(long)]
     show_prompt: bool,
-    /// Where models would be computed, as of `flow run`
+    /// The device for models, as in `flow run`
     #[arg(long, value_name = "auto|cpu|cuda")]
     device: Option<DeviceChoice>,
     #[arg(long, value_enum, default_value = "text")]

@@ -1,4 +1,4 @@
-//! The colours of what is printed: whether a terminal shows them is decided where it is printed.
+//! The colours of printed texts: whether a terminal shows them is decided where it is printed.
 
 use anstyle::{AnsiColor, Style};
 

@@ -15,7 +15,7 @@ const VARIABLE: &str = "FLOW_COMPLETE";
 
 #[derive(Args)]
 pub struct CompletionArgs {
-    /// The shell that reads it, as in `source <(flow completion bash)`
+    /// The shell, as in `source <(flow completion bash)`
     shell: Shell,
 }
 
@@ -35,6 +35,6 @@ impl CompletionArgs {
 /// Answers a shell that asks what may come next on a line of `command`; whether one asked.
 pub fn answered(command: fn() -> Command, arguments: &[OsString]) -> bool {
     let folder = std::env::current_dir().ok();
-    // What can't be completed is completed by nothing, and said by nobody in the middle of a line.
+    // Without a completion nothing is printed: an error would break the line.
     CompleteEnv::with_factory(command).var(VARIABLE).try_complete(arguments.to_vec(), folder.as_deref()).unwrap_or(true)
 }

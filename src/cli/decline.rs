@@ -1,6 +1,6 @@
-//! Whether a training falls away or can't get anywhere, which its curves show and nobody may be looking: success that goes down again, actions
-//! that are not valid, episodes that are never won or all earn the same, and a policy that tries nothing else any more and has won nothing by it.
-//! The guide has the rule.
+//! Whether a training falls away or can't get anywhere, which its curves show, though they may not be watched: success that goes down
+//! again, actions that are not valid, episodes that are never won or all earn the same, and a policy that tries nothing else any more and
+//! has won nothing by it. The guide has the rule.
 //!
 //! Stretches of iterations are compared, so that the dice of one don't count: their means must differ by more than a few standard errors.
 
@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The nodes whose figures say how a training goes.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// Those in which a policy plays what is learnt from.
+    /// Nodes where a policy plays the rows to learn from.
     pub players: Vec<String>,
-    /// Those that learn from what actions earned.
+    /// Nodes that learn from rewards.
     pub learners: Vec<String>,
-    /// Those that measure on a frozen panel.
+    /// Nodes that measure on a frozen panel.
     pub panels: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub struct Decline {
     length: usize,
     /// Node and figure -> its values so far.
     series: BTreeMap<(String, &'static str), Series>,
-    /// Node -> what was measured on its panel: iteration and success.
+    /// Node -> measurements on its panel: iteration and success.
     panels: BTreeMap<String, Vec<(u64, f64)>>,
     /// Node -> the iteration from which on no action was valid, and how many there were.
     invalid: BTreeMap<String, (u64, f64)>,
@@ -63,7 +63,7 @@ impl Decline {
         }
     }
 
-    /// Takes in an iteration's figures; answers with what there is to warn of for the first time.
+    /// Takes in an iteration's figures; returns new warnings.
     pub fn saw(&mut self, iteration: u64, figures: &Figures) -> Vec<String> {
         self.first.get_or_insert(iteration);
         self.last = iteration;
@@ -95,7 +95,7 @@ impl Decline {
         self.warnings(false)
     }
 
-    /// What there is to warn of when the run is over, beside what was: what held in all of its iterations, however few.
+    /// Warnings at the end of the run, beside earlier ones: conditions that held in all of its iterations, however few.
     pub fn ended(&mut self) -> Vec<String> {
         self.warnings(true)
     }
@@ -148,14 +148,14 @@ impl Decline {
         series.fall(best, last).filter(|fall| *fall > FALL || last.mean() < best.mean() / 2.0)?;
         let what = if figure == "valid" { "the share of valid actions" } else { "success" };
         Some(format!(
-            "`{node}`: {what} fell from {} ({best}) to {} ({last}): what is learnt makes it worse; a smaller `lr`, more tasks an iteration (`batch`) or \
+            "`{node}`: {what} fell from {} ({best}) to {} ({last}): training makes it worse; a smaller `lr`, more tasks an iteration (`batch`) or \
              a larger `kl` may help",
             percent(best.mean()),
             percent(last.mean())
         ))
     }
 
-    /// Episodes of which none was ever won, and which don't earn more than the first ones either.
+    /// No episode was ever won, and the newest ones don't earn more than the first.
     fn nothing_won(&self, node: &str) -> Option<String> {
         let (success, earlier, last) = self.whole(node, "success")?;
         let (returns, first, now) = self.whole(node, "return").and_then(|(series, earlier, now)| Some((series, earlier.first()?, now)))?;
@@ -204,7 +204,7 @@ fn panel(node: &str, measured: &[(u64, f64)]) -> Option<String> {
     let (then, best) = earlier.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     (best - last > FALL && *last < best / 2.0).then(|| {
         format!(
-            "`{node}`: success on the panel fell from {} (iteration {then}) to {} (iteration {now}): what is learnt makes it worse",
+            "`{node}`: success on the panel fell from {} (iteration {then}) to {} (iteration {now}): training makes it worse",
             percent(*best),
             percent(*last)
         )

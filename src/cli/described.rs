@@ -11,14 +11,14 @@ pub struct Setting {
     pub about: String,
     /// Such as `a whole number of at least 1`.
     pub kind: String,
-    /// The words that it may be, each with what it means.
+    /// Its allowed values, each with its meaning.
     pub words: Vec<(String, String)>,
     pub required: bool,
     /// What it is unless given, as YAML, where the description doesn't say so itself.
     pub default: Option<String>,
 }
 
-/// The settings of a schema, in its order; those of a map inside it follow it, those that another setting brings stand at the end.
+/// The settings of a schema, in its order; settings of a map follow the map, and settings that another setting adds come last.
 pub fn settings(schema: &Value) -> Vec<Setting> {
     let cases = cases(schema);
     let mut all = Vec::new();

@@ -18,7 +18,7 @@ pub struct DiffArgs {
     /// The node whose advantages are compared; the last one that has them in both runs unless given
     #[arg(long)]
     node: Option<String>,
-    /// How many of the rows that moved most are shown, each way
+    /// How many of the largest changes are shown, in each direction
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     top: u32,
     #[arg(long, value_enum, default_value = "text")]
@@ -29,7 +29,7 @@ pub struct DiffArgs {
 struct Comparison {
     names: [String; 2],
     settings: Vec<Difference>,
-    /// The settings that decide which tasks are played, of those that differ.
+    /// The differing settings that decide which tasks are played.
     tasks: Vec<Difference>,
     weights: Vec<WeightsDiff>,
     rows: Diff,
@@ -204,7 +204,7 @@ fn credit(diff: &CreditDiff) -> String {
     text
 }
 
-/// Which row it is, and what was done in it.
+/// The row's name and action.
 fn row_label(row: &Value) -> String {
     let part = |key: &str| row[key].as_str().map_or_else(|| row[key].to_string(), String::from);
     let mut text = format!("iteration {}, {}, sample {}", part("iteration"), part("task"), part("sample"));

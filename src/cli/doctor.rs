@@ -19,10 +19,10 @@ const SECONDS: f64 = 1.25;
 
 #[derive(Args)]
 pub struct DoctorArgs {
-    /// Pipelines whose servers are looked at, addresses of servers, as http://127.0.0.1:8000, or models (folders, GGUF
-    /// files), whose speed with `base: int8` is measured for some five seconds each
+    /// Pipelines whose servers are checked, addresses of servers, as http://127.0.0.1:8000, or models (folders, GGUF files), whose speed
+    /// with `base: int8` is measured for some five seconds each
     subjects: Vec<String>,
-    /// Where models are to be computed; FLOW_DEVICE says it where this doesn't
+    /// The device for models; the variable FLOW_DEVICE is the default
     #[arg(long, value_name = "auto|cpu|cuda")]
     device: Option<DeviceChoice>,
     #[arg(long, value_enum, default_value = "text")]
@@ -38,7 +38,7 @@ enum State {
     Slow,
     /// It isn't there; what needs it says so.
     Missing,
-    /// It was asked for, and can't be had.
+    /// It was asked for, and isn't available.
     Wrong,
 }
 

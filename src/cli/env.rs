@@ -16,7 +16,7 @@ pub struct EnvArgs {
 
 #[derive(Subcommand)]
 enum EnvVerb {
-    /// Makes a virtual environment for one, with the packages that it needs, pinned by their hashes
+    /// Makes a virtual environment with the packages of an environment, pinned by their hashes
     Install(InstallArgs),
 }
 
@@ -25,10 +25,10 @@ struct InstallArgs {
     /// The environment, such as scienceworld
     #[arg(add = candidates::installable())]
     name: String,
-    /// The folder of the package flow-env, with its `requirements`; that of the checkout that this program was built in unless given
+    /// The folder of the package flow-env, with its `requirements`; by default that of the checkout that built this program
     #[arg(long)]
     package: Option<PathBuf>,
-    /// The Python that the virtual environment is made with
+    /// The Python for the virtual environment
     #[arg(long, default_value = "python3")]
     python: String,
 }

@@ -1,4 +1,4 @@
-//! Rows as a person reads them: turn by turn what was seen, said, done and earned, and the credit for it.
+//! Rows as a person reads them: turn by turn the observation, response, action and reward, and the credit.
 
 use super::error::Result;
 use crate::log::{self, QueryResult};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// One row: its columns in the table's order.
 pub type JsonRow = Map<String, Value>;
 
-/// A key that `flow show` adds to a turn's row: the prompt as text, with what was retrieved from a memory in marks.
+/// A key that `flow show` adds to a turn's row: the prompt as text, with retrieved entries in marks.
 pub const PROMPT: &str = "prompt";
 
 /// Columns that each playing node logs: where several nodes play the same task, only the last one's are printed.
@@ -82,7 +82,7 @@ impl EpisodePrinter {
         text
     }
 
-    /// What was seen, said, done and earned, taken out of the row.
+    /// The observation, response, action and reward, taken out of the row.
     fn take_sections(&self, row: &mut JsonRow) -> Vec<(&'static str, String)> {
         let mut sections = Vec::new();
         let (observation, prompt) = (self.take(row, "observation"), self.take(row, PROMPT));
@@ -137,7 +137,7 @@ impl EpisodePrinter {
         advantages
     }
 
-    /// The probability of what was said, among the answers that were possible if it was held to some.
+    /// The probability of the response, among the allowed answers if decoding was constrained.
     fn likelihood(&self, row: &JsonRow) -> Option<String> {
         let list = |column: &str| self.prefixes().find_map(|prefix| row.get(&format!("{prefix}{column}"))?.as_array());
         let logprob: f64 = list("logprobs")?.iter().filter_map(Value::as_f64).sum();
@@ -171,7 +171,7 @@ impl EpisodePrinter {
     }
 }
 
-/// Whose turn it is: the row's name but for the turn.
+/// The episode of a row: the row's name without the turn.
 fn heading(row: &JsonRow) -> String {
     let part = |name: &&str| row.get(*name).map(|value| if *name == "task" { plain(value) } else { format!("{name} {}", plain(value)) });
     ["iteration", "task", "sample", "attempt"].iter().filter_map(part).collect::<Vec<_>>().join(", ")
@@ -193,7 +193,7 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
-/// A text as long as this is read by nobody at a terminal; `--format json` has it whole.
+/// A longer text is cut at a terminal; `--format json` has it whole.
 const LONGEST: usize = 4000;
 
 fn labelled(label: &str, value: &str) -> String {

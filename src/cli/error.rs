@@ -21,7 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The longest line of a message, in characters.
 const LONGEST: usize = 2000;
 
-/// What went wrong, with what to do about it where that is known.
+/// An error, with a remedy where one is known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Mistakes in a pipeline, each with its place.

@@ -28,14 +28,14 @@ pub struct Machine {
     /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
     #[arg(long)]
     threads: Option<usize>,
-    /// Where models are computed: `cuda` is the first GPU that CUDA_VISIBLE_DEVICES shows, and an error without one; `auto` takes it where there is
-    /// one, and else the processor. FLOW_DEVICE says it where this doesn't
+    /// The device for models: `cuda` is the first GPU in CUDA_VISIBLE_DEVICES, and an error without one; `auto` is a GPU if there is one,
+    /// otherwise the processor. The variable FLOW_DEVICE is the default
     #[arg(long, value_name = "auto|cpu|cuda")]
     device: Option<DeviceChoice>,
     /// Processes of each trainer that flow starts (`train: { torchrun: 8 }` of a model), in place of the pipeline's number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     ranks: Option<u32>,
-    /// Ends the run when nothing at all has moved for this long, and says who waits for whom; 0 never does
+    /// Ends the run after so many seconds without any progress, and reports which node waits for which; 0: never
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     stall: u64,
     /// Prints the address of pages that follow the run (`flow view`), served on this machine alone until it ends
@@ -61,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// The same as arguments of another `flow` in one process, but for the format.
+    /// The same as arguments of another `flow` in one process, without the format.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut all = vec![format!("--workers={}", self.workers), format!("--stall={}", self.stall)];
         all.extend(self.threads.map(|threads| format!("--threads={threads}")));

@@ -78,43 +78,43 @@ enum Verb {
     New(new::NewArgs),
     /// Trains, with live progress
     Run(run::RunArgs),
-    /// Goes on with a run that was stopped, killed or cut off
+    /// Continues a run that was stopped or killed
     Resume(resume::ResumeArgs),
     /// Repeats a run's credit and updates from its logged rollouts, under its own pipeline or another one
     Replay(replay::ReplayArgs),
     /// Reads another trainer's rollouts into a run: verifiers' traces.jsonl, NeMo Gym's rollouts.jsonl
     Import(import::ImportArgs),
-    /// Computes a run's credit and updates again from its logged rollouts, and says what agrees, digit by digit
+    /// Computes a run's credit and updates again from its logged rollouts, and compares them digit by digit
     Verify(verify::VerifyArgs),
-    /// Packs what recomputes a run into one file, for `flow verify` on another machine
+    /// Packs a run into one file, for `flow verify` on another machine
     Bundle(bundle::BundleArgs),
     /// Compares two runs row by row
     Diff(diff::DiffArgs),
-    /// Plays on from logged turns, and says whether their credit points the right way
+    /// Plays on from logged turns, and measures whether their credit points the right way
     Audit(audit::AuditArgs),
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
     Eval(eval::EvalArgs),
-    /// Makes a paper's tables from a file: trains what is missing, measures it, writes them
+    /// Makes a paper's tables from a file: trains missing runs, measures them, writes the page
     Study(study::StudyArgs),
-    /// Freezes a panel of tasks to be measured on
+    /// Freezes a panel of tasks for evaluation
     Panel(panel::PanelArgs),
-    /// Says everything that is wrong with pipelines, before anything runs
+    /// Reports all mistakes in pipelines, before anything runs
     Check(check::CheckArgs),
-    /// Runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others
+    /// Runs the tests in pipelines: rows fed to some nodes, rows expected from others
     Test(test::TestArgs),
     /// Draws a pipeline
     Graph(graph::GraphArgs),
-    /// Fetches a published model, or says what one is
+    /// Fetches, inspects or exports a model
     Model(model::ModelArgs),
     /// Lists the operators, or explains one
     Ops(ops::OpsArgs),
-    /// Lists the environments, or installs one that isn't ours
+    /// Lists the environments, or installs one
     Env(env::EnvArgs),
-    /// Says what this machine has, and what would be slow or missing
+    /// Reports what this machine has, and what would be slow or missing
     Doctor(doctor::DoctorArgs),
     /// Prints the JSON Schema of the pipeline language
     Schema(schema::SchemaArgs),
-    /// Asks a run's log in SQL
+    /// Queries a run's log in SQL
     Query(query::QueryArgs),
     /// Shows runs in the browser: graph, curves, episodes token by token, groups, memory, failures, SQL
     View(view::ViewArgs),
@@ -124,9 +124,9 @@ enum Verb {
     Export(export::ExportArgs),
     /// Shows one trajectory in full, turn by turn, with its credit
     Show(show::ShowArgs),
-    /// Prints a node's rows as they pass
+    /// Prints a node's rows as they are logged
     Tap(tap::TapArgs),
-    /// Shows what a run does now and what it waits for
+    /// Shows what each node of a run does now, and what it waits for
     Top(top::TopArgs),
     /// Prints a script that lets a shell complete verbs and flags
     Completion(completion::CompletionArgs),
@@ -142,7 +142,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // A closed standard error is nobody to tell.
+            // If standard error is closed, the message is lost.
             let _ = error.print();
             return ExitCode::from(error.exit_code() as u8);
         }

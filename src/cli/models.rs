@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Folders by model.
 pub type Starts = BTreeMap<String, PathBuf>;
 
-/// The folder with what each model of `run` began with, once its files are known to be what the run saved.
+/// The folders of the initial weights of `run`'s models, once its files are known to be what the run saved.
 pub fn starts(run: &Run) -> Result<Starts> {
     run.manifest()?.start.iter().map(|weights| Ok((weights.model.clone(), run.whole_weights(weights)?))).collect()
 }
@@ -65,7 +65,8 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, start_weights: &Starts) ->
     Ok(Some(policy))
 }
 
-/// The model that lies at `load` as a run began with it: what was trained on an adapter goes on so, and what isn't saved stays as it is set.
+/// The model that lies at `load` as a run began with it: an adapter is trained further as an adapter, and settings that aren't saved stay
+/// as given.
 fn begun(load: String, adapted: bool, own: LoadModel) -> ModelSettings {
     let adapter = adapted.then(|| load.clone());
     ModelSettings::Load(LoadModel { load, adapter, of: None, head: None, lora: None, ..own })
@@ -137,7 +138,7 @@ pub fn newest(path: &Path, model: &str) -> Result<PathBuf> {
     Ok(run.whole_weights(&SavedWeights { files, ..weights })?)
 }
 
-/// `path` itself, where a model lies. If it is one of the folders in which a run keeps its weights, they must be what the run saved.
+/// `path` itself, where a model lies. If it is one of a run's folders of weights, they must be what the run saved.
 fn verified(path: &Path) -> Result<PathBuf> {
     let saved_here = || {
         let whole = path.canonicalize().ok()?;
@@ -158,13 +159,13 @@ fn verified(path: &Path) -> Result<PathBuf> {
 /// The run at `path`; none if a model lies there.
 ///
 /// # Errors
-/// A run that has lost its manifest: which of its weights are the newest, nobody knows.
+/// A run that has lost its manifest: its newest weights are then unknown.
 pub fn run_at(path: &Path) -> Result<Option<Run>> {
     let lost = path.join("weights").is_dir() && !path.join("config.json").exists();
     Ok(if lost || path.join("manifest.json").exists() { Some(Run::open(path)?) } else { None })
 }
 
-/// The newest weights of `model` that the run's manifest names, or those that it began with.
+/// The newest weights of `model` that the run's manifest names, or its initial weights.
 pub fn newest_of(run: &Run, model: &str) -> Result<Option<SavedWeights>> {
     Ok(run.manifest()?.newest_of(model).cloned())
 }

@@ -28,7 +28,7 @@ pub struct NewArgs {
     /// Begins with a world of your own instead, a Python file that flow-env serves
     #[arg(long, value_name = "FILE.py", conflicts_with = "game")]
     world: Option<PathBuf>,
-    /// Begins with an agent program that you have, as one text: "python3 my_agent.py"; it calls a model, and isn't changed
+    /// Begins with your own agent program, as one text: "python3 my_agent.py"; it calls a model, and isn't changed
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["game", "world"])]
     program: Option<String>,
     /// The program's tasks, one JSON object a line
@@ -128,7 +128,7 @@ fn chosen(template: &str, first: bool) -> String {
     text
 }
 
-/// The template for a world of one's own, filled in.
+/// The template for your own world, filled in.
 fn world_text(path: &Path, world: &Path, expert: bool) -> Result<String> {
     let name = stem(path, "a pipeline", "my-agent.yaml")?;
     let (label, panel) = (label(world)?, panel_command(world)?);

@@ -81,7 +81,7 @@ fn explain(spec: &OperatorSpec) -> String {
 /// What an entry of `models:` may be.
 /// What an agent is, and what its context and its answer are made of.
 fn agents(schema: &Value) -> String {
-    let mut text = format!("An entry of `agents:`, or what stands behind `agent` in its place.\n\n{}", listed(&settings(schema)));
+    let mut text = format!("An entry of `agents:`, or the same settings inline under `agent`.\n\n{}", listed(&settings(schema)));
     for (list, what) in [("context", "\nA source of its `context` is one of these.\n"), ("answer", "\nA part of its `answer`:\n")] {
         text += what;
         for (about, shape) in forms(&items(schema, list)) {

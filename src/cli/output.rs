@@ -39,7 +39,7 @@ pub fn paint(text: &str) {
 
 fn write(out: &mut dyn Write, text: &str) {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    // If the reader has gone there is nobody to report the error to.
+    // If the reader has gone, the error can't be reported.
     let _ = out.write_all(text.as_bytes()).and_then(|_| out.write_all(end.as_bytes()));
 }
 

@@ -22,10 +22,10 @@ pub struct PanelArgs {
     /// How many tasks
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     count: u64,
-    /// What the panel's name begins with; the game and its settings unless given. The same label gives the same panel
+    /// The beginning of the panel's name; the game and its settings unless given. The same label gives the same panel
     #[arg(long)]
     label: Option<String>,
-    /// The folder that it is written into
+    /// The folder to write into
     #[arg(long, default_value = "datasets")]
     out: PathBuf,
 }
@@ -61,13 +61,13 @@ impl PanelArgs {
         }
         let panel = freeze(&game, &label, self.count as usize, &programs)?;
         let path = panel.write(&self.out)?;
-        // A game of ours keeps boards back for panels; another split is drawn by whoever trains on it.
+        // A built-in game reserves boards for panels; pipelines that train on another split draw from it.
         let origin = match (game.program(), game.measured()) {
             (Some(program), _) => format!(" of the split `{}`", program.split.as_deref().unwrap_or("train")),
             (None, Some(split)) if split != Split::Test => {
                 format!(" of the split `{0}`: pipelines origin tasks name another split don't draw them", split.name())
             }
-            _ => ", none of which training draws".into(),
+            _ => ", and training draws none of them".into(),
         };
         answer(&format!("{} tasks{origin} -> {}", panel.tasks.len(), path.display()));
         Ok(ExitCode::SUCCESS)

@@ -46,8 +46,8 @@ pub struct TrainingSummary {
 }
 
 impl Progress {
-    /// For a run that starts with iteration `first`, of which `earlier` was committed before, when what had fallen away by then was warned of.
-    /// `evaluations` are the nodes that measure on a frozen panel, `watched` those whose figures may fall away.
+    /// For a run that starts with iteration `first`. `earlier` was committed before; warnings about it were printed then. `evaluations` are
+    /// the nodes that measure on a frozen panel, `watched` those whose figures may fall away.
     pub fn new(first: u64, iterations: u64, earlier: &[(u64, Figures)], evaluations: &[String], watched: Watched) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());

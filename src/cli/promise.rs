@@ -39,7 +39,7 @@ impl Promise {
             }
             Promise::Own => "L0: computed here: the same rows, bit for bit, on any number of workers and processes".into(),
             Promise::Served => {
-                "L1: servers generate: rows are exactly what was sampled, and learning from the log repeats bit for bit".into()
+                "L1: servers generate: rows hold exactly the sampled tokens, and learning from the log repeats bit for bit".into()
             }
             Promise::Trained => {
                 "L2: other processes learn: it repeats on the same number of them, and is equal up to a measured bound on others".into()

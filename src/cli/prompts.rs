@@ -1,11 +1,11 @@
-//! What a model read, as text: the prompts of turns, special tokens with them, and what was retrieved from a memory in marks.
+//! What a model read, as text: the prompts of turns, special tokens with them, and retrieved entries in marks.
 
 use super::episode::{JsonRow, PROMPT};
 use super::vocabularies::Vocabularies;
 use crate::log::Run;
 use serde_json::Value;
 
-/// Around what was retrieved.
+/// Around retrieved entries.
 const MARKS: [char; 2] = ['\u{27e6}', '\u{27e7}'];
 
 /// Puts the prompt's text, as `prompt`, into each turn whose model's vocabulary the run has; a turn without one stays as it is.
@@ -25,7 +25,7 @@ fn tokens(list: &Value) -> Vec<u32> {
     list.as_array().into_iter().flatten().filter_map(|token| u32::try_from(token.as_u64()?).ok()).collect()
 }
 
-/// A prompt with what `bare`, the same without what was retrieved, doesn't have in marks; empty: nothing was retrieved.
+/// A prompt with its retrieved entries in marks: the part that `bare` lacks. If `bare` is empty, nothing was retrieved.
 fn marked(prompt: &str, bare: &str) -> String {
     if bare.is_empty() || prompt == bare {
         return prompt.trim_end().to_owned();

@@ -16,7 +16,7 @@ pub fn reference(catalog: &Catalog) -> String {
     }
     catalog.operators.iter().for_each(|spec| text += &operator(spec));
     text += &format!(
-        "\n## Agents\n\nAn entry of `agents:`, or what stands behind `agent` in its place.\n\n{}\nA source of an agent's `context` is one of these.\n",
+        "\n## Agents\n\nAn entry of `agents:`, or the same settings inline under `agent`.\n\n{}\nA source of an agent's `context` is one of these.\n",
         table(&settings(&catalog.agent))
     );
     for (about, shape) in forms(&items(&catalog.agent, "context")) {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct ReplayArgs {
-    /// The folder of the run whose rollouts are taken
+    /// The folder of the run to replay
     run: PathBuf,
     /// Another pipeline than the run's own; its rollouts are those of the same name, or the only one on each side
     #[arg(long, value_name = "PIPELINE")]

@@ -18,7 +18,7 @@ pub struct ReportArgs {
     /// The folder to write; `report` in the run's folder, or here for several runs, unless given
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Of how many of the newest iterations the rows are written
+    /// How many of the newest iterations are written with their rows
     #[arg(long, value_name = "N", default_value_t = 2)]
     rows: usize,
     #[arg(long, value_enum, default_value = "text")]

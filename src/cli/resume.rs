@@ -19,7 +19,7 @@ use std::process::ExitCode;
 pub struct ResumeArgs {
     /// The run's folder
     run: PathBuf,
-    /// Trains up to this many iterations instead of those planned
+    /// Trains up to this many iterations instead of the planned number
     #[arg(long)]
     iterations: Option<u64>,
     #[command(flatten)]

@@ -27,10 +27,10 @@ pub struct RunArgs {
     /// The run's folder; runs/<name> (and a number) unless given
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Runs once under each of these seeds, as `1,2,3`: a run each, beside one another, with the seed in its name
+    /// Makes one run for each of these seeds, as `1,2,3`, with the seed in its name
     #[arg(long, value_delimiter = ',', value_name = "SEEDS", conflicts_with_all = ["hosts", "dry_run"])]
     seeds: Vec<u64>,
-    /// Runs once with each of these values, as `nodes.update.with.lr=1e-4,1e-3`; given several times, with every combination
+    /// Makes one run for each of these values, as `nodes.update.with.lr=1e-4,1e-3`; given several times, for every combination
     #[arg(long, value_name = "PATH=VALUES", add = candidates::paths(), conflicts_with_all = ["hosts", "dry_run"])]
     grid: Vec<String>,
     /// Checks everything, makes the models, and stops before the first iteration

@@ -33,13 +33,13 @@ pub struct ShowArgs {
     /// The trajectory with the lowest score
     #[arg(long)]
     worst: bool,
-    /// The trajectory with the row that moved the policy most: whose gradient is the largest (`logit_grad`)
+    /// The trajectory with the row of the largest gradient (`logit_grad`)
     #[arg(long, conflicts_with_all = ["best", "worst"])]
     moved: bool,
     /// Rows of this node alone, such as those of an evaluation; all nodes of the training joined unless given
     #[arg(long)]
     node: Option<String>,
-    /// Also the hashes by which rows are compared, such as `state` and `group`
+    /// Also hashes that identify groups, such as `state` and `group`
     #[arg(long)]
     all: bool,
     #[arg(long, value_enum, default_value = "text")]
@@ -184,7 +184,7 @@ impl ShowArgs {
         Ok((quoted(name), any(&scores, "coalesce"), any(&gradients, "greatest")))
     }
 
-    /// What says in SQL that a row is the policy's own: that it drew its response, which has log-probabilities that aren't all 0.
+    /// The SQL condition that a row is the policy's own: that it drew its response, which has log-probabilities that aren't all 0.
     fn acted(&self, run: &log::Run, table: &str) -> Result<String> {
         let tables = log::tables(run)?;
         let columns = tables.iter().find(|t| quoted(&t.name) == table).map(|t| t.columns.as_slice()).unwrap_or_default();

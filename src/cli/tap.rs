@@ -18,7 +18,7 @@ pub struct TapArgs {
     /// Only rows for which this holds, as `reward > 0 and turn = 0`: SQL over the node's columns
     #[arg(long = "where", value_name = "SQL", default_value = "true")]
     condition: String,
-    /// Goes on with the iterations that a running run commits, until it ends
+    /// Follows the iterations of a running run until it ends
     #[arg(long)]
     follow: bool,
     /// As text that reads as episodes, or one JSON object a row

@@ -53,7 +53,7 @@ impl TopArgs {
                 answer(&text);
                 return Ok(ExitCode::SUCCESS);
             }
-            // From the upper left corner over what was there: nothing flickers.
+            // From the upper left corner over the old text: nothing flickers.
             raw(&format!("\x1b[H{}\x1b[J", printable(&text).replace('\n', "\x1b[K\n")));
             if picture.state != "running" {
                 return Ok(ExitCode::SUCCESS);

@@ -32,7 +32,7 @@ pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>
     wrongs
 }
 
-/// A model with the folders in which its newest weights lie in place of the runs that made them.
+/// A model with the folders of its newest weights in place of the runs that made them.
 fn located(name: &str, model: &serde_json::Value) -> Option<ModelSettings> {
     let mut settings: ModelSettings = serde_json::from_value(model.clone()).ok()?;
     let find = |path: &mut String, of: &Option<String>| {

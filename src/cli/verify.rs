@@ -1,4 +1,4 @@
-//! `flow verify`: computes a run's credit and updates again from its logged rollouts, and says column by column what comes out the same.
+//! `flow verify`: computes a run's credit and updates again from its logged rollouts, and compares column by column.
 
 use super::bundle::unpacked;
 use super::error::{Error, Result};
@@ -14,19 +14,19 @@ use std::process::{Command, ExitCode, Stdio};
 pub struct VerifyArgs {
     /// The run's folder, or a bundle of it
     run: PathBuf,
-    /// Of how many iterations, from the first on; of all unless given
+    /// How many iterations are verified, from the first on; all unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
 }
 
-/// What was compared with what was computed again.
+/// The logged values that were compared with recomputed ones.
 struct Verified {
     name: String,
     iterations: u64,
     nodes: Vec<NodeDiff>,
-    /// Those that the run ended with; of a part of its iterations none.
+    /// The run's final weights; none if only a part of its iterations is verified.
     weights: Vec<WeightsDiff>,
 }
 

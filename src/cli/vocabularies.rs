@@ -41,7 +41,7 @@ pub struct Vocabularies {
 }
 
 impl Vocabularies {
-    /// Those that the run has.
+    /// The run's vocabularies.
     pub fn of(run: &Run) -> Vocabularies {
         let mut vocabularies = Vocabularies { models: BTreeMap::new(), nodes: BTreeMap::new() };
         let Ok(pipeline) = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())) else { return vocabularies };
@@ -52,7 +52,7 @@ impl Vocabularies {
         }
         let of = |node: &pipeline::Node| vocabularies.models.get(node.model()?).cloned();
         let players = pipeline.all().filter(|node| ops::plays(node)).filter_map(|node| Some((node.id.clone(), of(node)?)));
-        // In a table of its own, and where one node alone logged the column, nobody is named.
+        // In a node's own table, and for a column of one node, no node is named.
         let first = pipeline.all().filter(|node| ops::acts(node)).chain(pipeline.all()).find_map(of);
         vocabularies.nodes = players.chain(first.map(|tokenizer| (String::new(), tokenizer))).collect();
         vocabularies

@@ -22,7 +22,7 @@ pub(super) fn render<'s>(node: &Node, body: &Body, builder: &mut GraphBuilder<'_
     let trial = super::context::TrialLimits { attempts: u64::from(body.attempts), until: body.until };
     let ctx = super::Context { trial: Some(trial), ..ctx.clone() };
     let failed = |node: &Node, error: Failed| Failure::new(&node.id, ctx.first, error);
-    // What comes in from outside is looked up in the outer scope, once for each edge.
+    // Outside edges are looked up in the outer scope, once each.
     let mut from_outside = BTreeMap::new();
     for inner in &body.nodes {
         for (i, input) in inner.inputs.iter().enumerate().filter(|(_, input)| body.node(&input.from).is_none()) {

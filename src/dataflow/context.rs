@@ -52,7 +52,7 @@ struct Opening {
 }
 
 impl RunState {
-    /// Requests a stop: no further iteration is opened; those that some source has opened are completed.
+    /// Requests a stop: no further iteration is opened; open iterations are completed.
     pub fn stop(&self) {
         let mut opening = self.opening.lock();
         let opened = opening.opened;
@@ -85,7 +85,7 @@ impl RunState {
     pub fn measure(&self, iteration: u64, node: &str, name: &str, figure: impl Into<Figure>) {
         self.metrics.lock().entry(iteration).or_default().entry(node.into()).or_default().insert(name.into(), figure.into());
     }
-    /// Adds to a metric of which other workers may have recorded a part.
+    /// Adds to a metric; other workers may have recorded parts of it.
     pub fn add(&self, iteration: u64, node: &str, name: &str, figure: impl Into<Figure>) {
         let (mut metrics, figure) = (self.metrics.lock(), figure.into());
         let figures = metrics.entry(iteration).or_default().entry(node.into()).or_default();
@@ -143,7 +143,7 @@ pub struct Context {
     pub iterations: u64,
     /// How many iterations may be open beyond the oldest one that isn't committed.
     pub ahead: u64,
-    /// How many old versions of the weights an update keeps for those that still ask for them.
+    /// How many old versions of the weights an update keeps for nodes that still ask for them.
     pub keep: usize,
     pub policy: Option<Policy>,
     pub team: Team,
@@ -158,7 +158,7 @@ pub struct Context {
     pub past: Arc<Feeds>,
     /// Initial rows of nodes with delayed readers, for a run from its beginning.
     pub initial: Arc<Feeds>,
-    /// The loop in which the operator stands.
+    /// The operator's loop.
     pub trial: Option<TrialLimits>,
     pub(super) gate: Gate,
 }

@@ -106,7 +106,7 @@ pub enum Route {
     One,
     /// By a hash of these columns: equal values meet on one worker.
     By(Vec<String>),
-    /// As `By`, but only these columns are sent, as far as a row has them: those that the stage reads.
+    /// As `By`, but only these columns are sent, as far as a row has them: the columns that the stage reads.
     Part { columns: Vec<String>, by: Vec<String> },
     /// Round-robin over the first workers of all processes, row by row.
     Deal,

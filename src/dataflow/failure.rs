@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// [`crate::log::LogError`], a message), so that its type can still be inspected where the run ends. `?` converts any error.
 pub type Failed = Box<dyn Error + Send + Sync>;
 
-/// Why a run ended early: which node failed (`engine` if none did), in which iteration, and with what error.
+/// Why a run ended early: the node that failed (`engine` if none did), the iteration, and the error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{node}, iteration {iteration}: {error}")]
 pub struct Failure {

@@ -1,5 +1,4 @@
-//! Rows that no operator of this run produces: those of a log that is replayed, those of a test, and those that an interrupted run produced
-//! before it was resumed.
+//! Rows that no operator of this run produces: rows of a replayed log, of a test, and of an interrupted run before it was resumed.
 
 use super::edge::{Edge, RowBatch};
 use super::failure::{guarded, Failed, Failure};

@@ -30,7 +30,7 @@ pub struct Contender {
     pub id: u64,
     /// +1 for an insertion, -1 for a removal.
     pub change: i64,
-    /// The iteration at which that happens: not before the one in which it is emitted.
+    /// The iteration at which that happens: not before the iteration that emits it.
     pub at: u64,
 }
 

@@ -158,7 +158,7 @@ pub fn streaming<'s>(inputs: StreamingInputs<'s>, ctx: &Context, operator: impl 
     stream
 }
 
-/// The operator's thread: accepts what has arrived, works for a while, and repeats; it sleeps while there is nothing to do. It ends after
+/// The operator's thread: accepts arrived messages, works for a while, and repeats; it sleeps while there is nothing to do. It ends after
 /// an error.
 fn thread(
     name: &str,

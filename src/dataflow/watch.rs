@@ -34,7 +34,7 @@ pub struct StageReading {
 /// The monitors of all stages of a process.
 #[derive(Default)]
 pub struct Watch {
-    /// Each with whether it is the last of its node on its worker: its rows are those that the node emits.
+    /// Each with whether it is the last of its node on its worker: its rows are the node's output.
     monitors: Mutex<Vec<(Arc<StageMonitor>, bool)>>,
     /// Display names of the operators.
     names: Mutex<BTreeMap<Address, String>>,

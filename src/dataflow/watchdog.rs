@@ -1,5 +1,5 @@
-//! A thread that checks the stages twice a second. It writes `status.json`, which `flow top` reads, and detects a run that is stuck: one in
-//! which nothing moves for longer than the limit ends with a failure that names which stage holds which iteration and what it waits for. A
+//! A thread that checks the stages twice a second. It writes `status.json`, which `flow top` reads, and detects a run that is stuck: one
+//! without progress for longer than the limit ends with a failure that names which stage holds which iteration and what it waits for. A
 //! stage that is merely busy is named in a warning first; it ends the run when for twice the limit nothing has given a sign of life and the
 //! policy is idle.
 
@@ -54,7 +54,7 @@ impl Watchdog {
                 let pulse = shared.watch.pulse();
                 let (beats, works) = pulse.map_or((0, false), |p| (p.beats(), p.working().is_some()));
                 let elsewhere = life.as_mut().map_or(0, Life::heard);
-                // Time in which the machine slept or the process was suspended doesn't count.
+                // Time doesn't count while the machine sleeps or the process is suspended.
                 let passed = before.elapsed().min(2 * TICK);
                 before = Instant::now();
                 let verdict = judge.look(&readings, Some((beats + elsewhere, works)), passed);
@@ -94,7 +94,7 @@ impl Watchdog {
                     let failure = Failure::new("engine", shared.watch.next(), message);
                     shared.fail(failure.clone());
                     if let Err(RecvTimeoutError::Timeout) = rings.recv_timeout(GRACE) {
-                        eprintln!("error: {failure}\nthe workers don't answer either, so the process ends; what was committed is safe");
+                        eprintln!("error: {failure}\nthe workers don't answer either, so the process ends; committed iterations are safe");
                         std::process::exit(1);
                     }
                     return;

@@ -8,7 +8,8 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// Its name within the episode, which decides its random numbers: a hash of what it goes on from and what it adds. 16 hexadecimal digits.
+    /// Its name within the episode, which decides its random numbers: a hash of its parent call and its new messages. 16 hexadecimal
+    /// digits.
     #[serde(deserialize_with = "id")]
     pub id: u64,
     /// The model that the program named.
@@ -47,7 +48,8 @@ impl Call {
             return Some(format!("a message of its `call` has no text as `role` and `content`: {:.80}", message.to_string()));
         }
         let fits = if self.on.is_some() { (1..self.messages.len()).contains(&self.since) } else { self.since == 0 };
-        (!fits).then(|| format!("its `call` has {} messages, of which {} can't be those of another call", self.messages.len(), self.since))
+        (!fits)
+            .then(|| format!("its `call` has {} messages, and {} of them can't be those of another call", self.messages.len(), self.since))
     }
 }
 
@@ -64,7 +66,7 @@ fn some_id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> 
     Option::<String>::deserialize(from)?.map(|text| parse(&text)).transpose()
 }
 
-/// What an episode is told in answer to what it showed.
+/// The answer to an episode's observation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Act<'a> {
     /// An action, to be carried out.

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::panic::{catch_unwind, AssertUnwindSafe, PanicHookInfo};
 
-/// In what way an episode failed.
+/// The kind of an episode's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Its code panicked.
@@ -85,7 +85,7 @@ pub fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Fault> {
     })
 }
 
-/// For a panic hook: whether this panic is an environment's and is on its way to be a [`Fault`], so that nobody has to hear of it.
+/// For a panic hook: whether this panic is an environment's and will become a [`Fault`], so that it isn't printed.
 pub fn hushed(info: &PanicHookInfo) -> bool {
     let guarded = GUARDED.get();
     if let (true, Some(at)) = (guarded, info.location()) {

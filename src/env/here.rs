@@ -39,7 +39,7 @@ impl LocalEpisodes {
         guarded(|| env.expert_part(tag)).ok().flatten()
     }
 
-    /// Tells the expert what was noted after an earlier attempt.
+    /// Gives the expert the notes on an earlier attempt.
     pub(super) fn tell(&mut self, episode: usize, note: &str) {
         if let Some(env) = self.games.get_mut(&episode) {
             // A panic would show again in the next call, as this episode's.

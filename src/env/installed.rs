@@ -63,7 +63,7 @@ pub(super) fn refresh(program: &str) -> Result<(), String> {
     adapter(program).map_or(Ok(()), |adapter| refreshed(&folder(adapter), adapter, &package()))
 }
 
-/// The same with what the package of `package` is now. Other versions of the packages that it needs have to be installed.
+/// The same with the present content of `package`. Other versions of the packages that it needs have to be installed.
 fn refreshed(folder: &Path, adapter: &str, package: &Path) -> Result<(), String> {
     let Ok(done) = fs::read_to_string(folder.join(DONE)) else { return Ok(()) };
     let own = done.lines().find_map(|line| line.strip_prefix(FROM)).map(PathBuf::from);

@@ -97,7 +97,7 @@ pub trait Environment: Send {
     fn lesson(&mut self) -> Option<String> {
         None
     }
-    /// Tells the expert what was noted after an earlier attempt; it is not required to make sense.
+    /// Gives the expert the notes on an earlier attempt; it is not required to make sense.
     fn read_note(&mut self, note: &str) {
         let _ = note;
     }

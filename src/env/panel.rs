@@ -169,7 +169,7 @@ fn content(tasks: &[Task], boards: &str, types: &[String]) -> String {
     hex(Sha256::new().chain_update(names).chain_update(boards).chain_update(types))
 }
 
-/// SHA-256 of the tasks' boards; of what some tasks of a program show first.
+/// SHA-256 of the tasks' boards; for a program, of some tasks' first observations.
 fn boards(tasks: &[Task], programs: &Programs) -> Result<String, EnvError> {
     let mut hash = Sha256::new();
     if tasks.first().is_some_and(|task| task.game.program().is_some()) {

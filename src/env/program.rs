@@ -1,4 +1,4 @@
-//! Agent programs of one's own, which drive the loop themselves and know nothing but a base URL: `env: program` is short for the process that
+//! Your own agent programs, which drive the loop themselves and know nothing but a base URL: `env: program` is short for the process that
 //! opens a door to them (`flow_env`'s `program`), each episode a run of the program.
 
 use super::adapter::PROCESS;
@@ -23,7 +23,7 @@ struct ProgramSettings {
     command: Vec<String>,
     /// A file of tasks, a JSON object a line: `id` names the task, `split` its split (`train` unless given), and all else is the program's own to read.
     tasks: String,
-    /// What its tasks are named after; with another `command` or another file the same task is another one, so it needs another name.
+    /// The name of its tasks; with another `command` or another file the same task is another one, so it needs another name.
     #[serde(default = "default_name", skip_serializing)]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = NAME))]
     name: String,
@@ -57,7 +57,8 @@ struct ProgramSettings {
     /// same whichever call comes first. Without it an episode whose calls overlap has failed.
     #[serde(default)]
     parallel: bool,
-    /// Environment variables of flow's own that the program gets besides those that say how the machine is set up (docs/protocol.md lists these); any other could be a secret.
+    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine (docs/protocol.md lists
+    /// them); any other could be a secret.
     #[serde(default)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pass: Vec<String>,
@@ -75,7 +76,7 @@ enum RewardSource {
     /// The last line that it writes: `{"reward": 1.0, "won": true}`, or a number.
     #[default]
     Output,
-    /// What it posts to `.../reward`.
+    /// The JSON that it posts to `.../reward`.
     Post,
     /// A file that it writes, with the same JSON.
     File(String),

@@ -1,4 +1,4 @@
-//! Splits of a game's boards: which tasks may be played where, by what is on the board.
+//! Splits of a game's boards: which tasks may be played where, by the board's content.
 
 use crate::seed::{mix, text};
 use schemars::JsonSchema;

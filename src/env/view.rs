@@ -1,4 +1,4 @@
-//! What live episodes answer, whoever plays them.
+//! The answers of live episodes, the same for every kind of environment.
 
 use super::{Call, EnvError, Fault, TimeStep};
 use std::collections::BTreeMap;

@@ -62,7 +62,7 @@ impl Worlds {
         }
     }
 
-    /// Whether the calls of one episode may overlap, so that the order in which they come says nothing.
+    /// Whether the calls of one episode may overlap, so that their order of arrival says nothing.
     pub fn parallel(&self, game: &Game) -> bool {
         game.program().and_then(|program| self.pools.get(&program.name)).is_some_and(|pool| pool.hello().parallel)
     }
@@ -90,7 +90,7 @@ impl Worlds {
     }
 
     /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then. Where a process's expert was asked
-    /// before, it is asked again on the same line, so that nobody waits for a request of its own.
+    /// before, it is asked again on the same line, so that no separate request is needed.
     pub fn act(&mut self, moves: &[(usize, Act)]) -> Result<(), EnvError> {
         let mut asks: BTreeMap<String, Vec<(usize, Act, bool)>> = BTreeMap::new();
         for (episode, act) in moves {
@@ -159,7 +159,7 @@ impl Worlds {
         }
     }
 
-    /// Tells an episode's expert what was noted after an earlier attempt; a process has no such expert.
+    /// Gives an episode's expert the notes on an earlier attempt; a process has no such expert.
     pub fn tell(&mut self, episode: usize, note: &str) {
         self.here.tell(episode, note);
     }
@@ -195,13 +195,13 @@ impl Worlds {
         tags.iter().map(|tag| self.here.expert_part(episode, tag)).collect()
     }
 
-    /// Begins episodes and waits for what all of them show.
+    /// Begins episodes and waits for the observations of all.
     pub fn reset(&mut self, starts: &[(usize, &Task)]) -> EpisodeResults<EpisodeView> {
         self.begin(&starts.iter().map(|(episode, task)| (*episode, *task, true)).collect::<Vec<_>>())?;
         Ok(self.all(starts.iter().map(|start| start.0)))
     }
 
-    /// Carries out an action in each of these episodes, and waits for what all of them show.
+    /// Carries out an action in each of these episodes, and waits for the observations of all.
     pub fn step(&mut self, moves: &[(usize, &str)]) -> EpisodeResults<EpisodeView> {
         self.act(&moves.iter().map(|(episode, action)| (*episode, Act::Action(action))).collect::<Vec<_>>())?;
         Ok(self.all(moves.iter().map(|step| step.0)))

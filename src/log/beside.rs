@@ -1,5 +1,5 @@
-//! Tables beside the log: what was found out about a run afterwards, such as an audit of its credit. `RUN/audit/<name>/<part>.parquet` are rows of
-//! the table `audit`, which `flow query` reads beside those of the log. No manifest names them: what is there whole is read.
+//! Tables beside the log: later findings about a run, such as an audit of its credit. `RUN/audit/<name>/<part>.parquet` are rows of the
+//! table `audit`, which `flow query` reads beside those of the log. No manifest names them: what is there whole is read.
 
 use super::{disk, writer, LogError, Run};
 use arrow::array::RecordBatch;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub(super) const TABLES: [&str; 1] = ["audit"];
 
 impl Run {
-    /// The folder of what `name` found out for the table `audit`.
+    /// The folder of the audit `name`, for the table `audit`.
     pub fn audit(&self, name: &str) -> PathBuf {
         self.root().join(TABLES[0]).join(name)
     }

@@ -27,7 +27,7 @@ pub(super) fn line<T: Serialize>(value: &T, chain: u64) -> Result<(Vec<u8>, u64)
 /// leaves, is ignored.
 ///
 /// # Errors
-/// The number of the first line that isn't what was written, from 1.
+/// The number of the first changed line, from 1.
 pub(super) fn lines<T: DeserializeOwned>(text: &[u8], mut chain: u64) -> Result<(Vec<T>, u64), usize> {
     let mut all = Vec::new();
     for (at, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {

@@ -122,7 +122,7 @@ impl Committer {
         self.head.lost = Some(lost);
     }
 
-    /// Sets the run's final status, and removes what was not committed and what compaction has replaced.
+    /// Sets the run's final status, and removes uncommitted files and files that compaction has replaced.
     pub fn finish(&mut self, status: Status) -> Result<(), LogError> {
         self.run.in_place()?;
         // Compaction only saves space: the log is complete without it.
@@ -141,7 +141,7 @@ impl Committer {
         let (number, chain) = (committed.iteration / BLOCK, self.journal.chain);
         match self.blocks.last_mut().filter(|block| block.number == number) {
             Some(block) => {
-                // Nobody else has the block that grows, so nothing is copied.
+                // The growing block isn't shared, so nothing is copied.
                 let block = Arc::make_mut(block);
                 block.iterations.push(committed);
                 block.chain = chain;
@@ -174,7 +174,7 @@ impl Committer {
     fn wait(&mut self) {
         let Some(folding) = self.folding.take() else { return };
         let Ok(Ok(done)) = folding.join() else {
-            // The files that it would have replaced are all there; what is wrong with them is reported to whoever reads them.
+            // The files that it would have replaced are all there; readers report what is wrong with them.
             self.gave_up = true;
             return;
         };
@@ -384,7 +384,7 @@ mod tests {
         for forged in [[&lines[..2], &lines[3..]].concat().concat(), text.replacen("\"rows\":2", "\"rows\":1", 1)] {
             fs::write(&path, forged).unwrap();
             let error = run.manifest().unwrap_err().to_string();
-            assert!(error.contains("not what was committed") && error.contains("restore it"), "{error}");
+            assert!(error.contains("has changed since its commit") && error.contains("restore it"), "{error}");
         }
         // What a kill left of a line is as if it had not been begun.
         fs::write(&path, &text[..text.len() - 9]).unwrap();

@@ -1,5 +1,5 @@
-//! Compaction: whole blocks of the journal become segments, behind the back of who trains, and the files that these replace are removed once nobody
-//! reads them.
+//! Compaction: whole blocks of the journal become segments in the background, and the files that they replace are removed once they have no
+//! reader.
 
 use super::fold::{fold, superseded};
 use super::head::ManifestBody;
@@ -27,14 +27,14 @@ pub(super) struct Compacted {
     pub obsolete: Vec<String>,
 }
 
-/// Lets this thread wait for all others: whoever trains doesn't wait for a log to get smaller. Where a priority is one of the whole process, it stays.
+/// Lets this thread yield to all others: training doesn't wait for compaction. Where a priority is one of the whole process, it stays.
 pub(super) fn give_way() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(10);
 }
 
-/// Puts whole blocks into segments, and names these in the manifest in place of the files that they replace. Nobody else writes the manifest
-/// meanwhile.
+/// Puts whole blocks into segments, and names these in the manifest in place of the files that they replace. No other writer of the
+/// manifest may run meanwhile.
 pub(super) fn compact(
     run: &Run,
     mut head: ManifestBody,

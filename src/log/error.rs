@@ -10,7 +10,7 @@ pub enum LogError {
     Exists(PathBuf),
     #[error("{0} exists already: choose another name, or remove it")]
     Exported(PathBuf),
-    #[error("{0} is no UTF-8, and a run's folder that is none can't be queried: choose another name")]
+    #[error("{0} isn't UTF-8, and such a run's folder can't be queried: choose another name")]
     Name(PathBuf),
     #[error("{0} is being written by another process: wait for it, or stop it")]
     Busy(PathBuf),

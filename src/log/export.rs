@@ -1,4 +1,4 @@
-//! All tables of a run as files of other programs: what stands in one, and a view over several, such as `trajectories`, become tables.
+//! All tables of a run as files of other programs. Views over several tables, such as `trajectories`, become tables, too.
 
 use super::index::LogIndex;
 use super::query::{explained, stream_to};

@@ -29,7 +29,7 @@ impl SegmentWriter<'_> {
     /// Makes one segment of these iterations.
     ///
     /// # Errors
-    /// If a file can't be read, or isn't what was committed; or can't be written.
+    /// If a file can't be read, has changed since its commit, or can't be written.
     pub fn block(&self, iterations: &[Iteration]) -> Result<Option<Segment>, LogError> {
         let (Some(first), Some(last)) = (iterations.first(), iterations.last()) else { return Ok(None) };
         let (first, last) = (first.iteration, last.iteration);

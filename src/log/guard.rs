@@ -2,8 +2,8 @@
 //!
 //! DuckDB is locked before it sees a statement, but the files of the log must stay readable to it, and what it may read it may
 //! also overwrite (`COPY ... TO`). So a statement that writes is refused here, by its first word. To be sure which word is first
-//! and that no second statement follows, this scanner must agree with DuckDB's on where strings and comments end; the notations
-//! in which two scanners could disagree (E'...' strings, $$ quoting, nested comments) are refused.
+//! and that no second statement follows, this scanner must agree with DuckDB's on where strings and comments end; the notations where two
+//! scanners could disagree (E'...' strings, $$ quoting, nested comments) are refused.
 
 use super::LogError;
 
@@ -26,23 +26,23 @@ pub(super) fn check(sql: &str) -> Result<(), LogError> {
         tokens.pop();
     }
     if tokens.contains(&SqlToken::End) {
-        return refused("here is more than one");
+        return refused("here is more than one statement");
     }
     let mut rest = tokens.as_slice();
     loop {
         match rest {
-            [] => return refused("here is none"),
+            [] => return refused("here is no statement"),
             [SqlToken::Open, ..] => rest = &rest[1..],
-            [SqlToken::Word(word), ..] if !ASKS.contains(&word.as_str()) => return refused(&format!("{word} is none of them")),
+            [SqlToken::Word(word), ..] if !ASKS.contains(&word.as_str()) => return refused(&format!("{word} isn't one")),
             [SqlToken::Word(word), after @ ..] if word == "EXPLAIN" => rest = explained(after),
             [SqlToken::Word(word), after @ ..] if word == "WITH" => return check_with(after),
             [SqlToken::Word(_), ..] => return Ok(()),
-            _ => return refused("this starts with none of them"),
+            _ => return refused("this starts with no such word"),
         }
     }
 }
 
-/// What an EXPLAIN explains (and, with ANALYZE, carries out): what follows its options.
+/// The statement that an EXPLAIN explains (and, with ANALYZE, carries out): the words after its options.
 fn explained(mut rest: &[SqlToken]) -> &[SqlToken] {
     loop {
         rest = match rest {
@@ -65,11 +65,7 @@ fn check_with(rest: &[SqlToken]) -> Result<(), LogError> {
             SqlToken::Open => depth += 1,
             SqlToken::Close => depth -= 1,
             SqlToken::Word(word) if depth == 0 && i > 0 && rest[i - 1] == SqlToken::Close && word != "AS" && word != "USING" => {
-                return if ASKS.contains(&word.as_str()) {
-                    Ok(())
-                } else {
-                    Err(LogError::Refused(format!("WITH ... {word} is none of them")))
-                };
+                return if ASKS.contains(&word.as_str()) { Ok(()) } else { Err(LogError::Refused(format!("WITH ... {word} isn't one"))) };
             }
             _ => {}
         }

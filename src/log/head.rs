@@ -29,7 +29,7 @@ pub(super) struct ManifestHeader {
     sum: String,
 }
 
-/// What follows it.
+/// The bytes after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ManifestBody {
     #[serde(flatten)]
@@ -70,7 +70,7 @@ impl ManifestBody {
         let (top, body) = text.split_once(",\n").ok_or("its first line isn't there")?;
         let top: ManifestHeader = serde_json::from_str(&format!("{top}}}")).map_err(|e| e.to_string())?;
         if top.sum != format!("{:016x}", seed::bytes(body.as_bytes())) {
-            return Err("its bytes are not those that were written".into());
+            return Err("its bytes have changed since it was written".into());
         }
         Ok((serde_json::from_str(&format!("{{{body}")).map_err(|e| e.to_string())?, top.status))
     }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(ManifestBody::read(&text.replacen("finished", "running", 1)).unwrap().1, Status::Running);
         assert!(ManifestBody::read(&text.replace("\"iterations\":5", "\"iterations\":4"))
             .unwrap_err()
-            .contains("not those that were written"));
+            .contains("have changed since it was written"));
         assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "it is one object: {text}");
     }
 }

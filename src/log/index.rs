@@ -1,4 +1,4 @@
-//! The index of what is committed: read from the manifest, its segments and the journal.
+//! The index of committed iterations: read from the manifest, its segments and the journal.
 
 use super::head::{ManifestBody, FILE, FORMAT};
 use super::journal;
@@ -86,7 +86,7 @@ impl LogIndex {
     /// The iterations of `within`, each in full.
     ///
     /// # Errors
-    /// If the details of a segment aren't what was written.
+    /// If the details of a segment have changed.
     pub fn committed(&self, root: &Path, within: RangeInclusive<u64>) -> Result<Vec<Iteration>, LogError> {
         let mut all = Vec::new();
         for segment in self.segments.iter().filter(|s| s.meets(&within)) {

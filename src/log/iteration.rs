@@ -19,7 +19,7 @@ pub struct Part {
     pub bytes: u64,
     /// The file's checksum: [`crate::seed::bytes`] of a file of its own, [`crate::seed::lanes`] of a file of many iterations.
     pub sum: u64,
-    /// Where the rows begin in a file of many iterations, of which `bytes` and `sum` are then the whole's; none in a file of their own.
+    /// Where the rows begin in a file of many iterations; `bytes` and `sum` are then the whole file's. None in a file of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
 }

@@ -49,7 +49,7 @@ pub(super) fn trajectories(nodes: &[Turns]) -> Option<String> {
 /// The columns of a row's credit.
 const CREDIT: [&str; 7] = ["visitation_depth", "group", "group_size", "baseline", "scale", "return", "advantage"];
 
-/// The view `provenance`: from any update back to the rows behind it, and from any row forward to what it did.
+/// The view `provenance`: from any update back to the rows behind it, and from any row forward to its effect.
 ///
 /// One line for each row of each logged update, and these columns:
 ///

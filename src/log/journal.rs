@@ -36,7 +36,7 @@ pub(super) fn is_own(name: &str) -> bool {
 /// checksum of the last line. The files of earlier blocks, which are in segments, may not have been removed yet.
 ///
 /// # Errors
-/// A file that isn't what was written.
+/// A changed file.
 pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> Result<(Vec<Iteration>, u64), LogError> {
     let folder = root.join(FOLDER);
     let own = |path: &PathBuf| counts(path, generation, first);
@@ -52,7 +52,7 @@ pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> 
         let damaged = |why: String| LogError::Damaged { path: file.clone(), why };
         let (lines, last): (Vec<Iteration>, u64) = match chain::lines(&text, chain) {
             Ok(read) => read,
-            Err(line) => return Err(damaged(format!("line {line} is not what was committed, or one before it is gone"))),
+            Err(line) => return Err(damaged(format!("line {line} has changed since its commit, or one before it is gone"))),
         };
         if at + 1 < files.len() && !text.ends_with(b"\n") {
             return Err(damaged("it ends within a line".into()));

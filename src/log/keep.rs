@@ -1,4 +1,5 @@
-//! Which old weights stay on disk: those that the pipeline's `keep` asks for, those that a resumed run needs, and the initial ones.
+//! Which old weights stay on disk: the versions that the pipeline's `keep` asks for, the versions that a resumed run needs, and the initial
+//! ones.
 
 use super::{disk, Iteration, LogError, Run, RunInfo};
 use crate::pipeline::WeightRetention;
@@ -11,7 +12,7 @@ use std::path::Path;
 pub(super) struct WeightPruner {
     keep: WeightRetention,
     delay: u64,
-    /// The newest iterations, of which all weights stay for now: a resumed run may need them.
+    /// The newest iterations. All their weights stay for now: a resumed run may need them.
     recent: VecDeque<IterationWeights>,
     /// By model, the newest version from before `recent`.
     older: BTreeMap<String, u64>,
@@ -67,7 +68,7 @@ impl WeightPruner {
         self.delay.max(self.keep.last.max(1) - 1)
     }
 
-    /// The versions that stay, but for those that `keep.every` keeps for good.
+    /// The versions that stay, without the versions that `keep.every` keeps for good.
     fn versions_to_keep(&self) -> BTreeSet<u64> {
         let mut versions = BTreeSet::from([0]);
         let Some(newest) = self.recent.iter().rev().find(|m| !m.versions.is_empty()).map(|m| m.iteration) else { return versions };

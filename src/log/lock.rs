@@ -21,7 +21,7 @@ impl Lock {
         }
     }
 
-    /// Whether some process has it: a run whose manifest says `running` and that nobody holds was killed.
+    /// Whether some process has it: a run whose manifest says `running` and that no process holds was killed.
     pub fn held(run: &Run) -> bool {
         File::open(run.root().join("lock")).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }

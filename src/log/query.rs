@@ -86,7 +86,7 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
     let figures = sql.is_some_and(|sql| lists(sql) || sql.to_lowercase().contains("metrics"));
     let iterations = if figures { index.committed(root, within.clone())? } else { Vec::new() };
     let (mut files, mut db) = (views::files(run, &index, &within, &|_| false)?, None);
-    // A view is opened when it is made: those that nobody asks for aren't.
+    // A view is opened when it is made: a query makes only the views that it names.
     let asked = |node: &str| sql.is_none_or(|sql| lists(sql) || names(sql, node));
     files.retain(|(node, _)| asked(node));
     if let Some(sql) = sql {

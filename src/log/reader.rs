@@ -29,7 +29,7 @@ pub fn read(run: &Run, node: &str) -> Result<Vec<RecordBatch>, LogError> {
     Ok(all)
 }
 
-/// Reads the rows of a node iteration by iteration; a file of many iterations is read once and kept for those that follow.
+/// Reads the rows of a node iteration by iteration; a file of many iterations is read once and kept for the next iterations.
 pub struct RowReader {
     run: Run,
     node: String,
@@ -52,7 +52,7 @@ impl RowReader {
     /// One batch, sorted by the rows' names, or none.
     ///
     /// # Errors
-    /// If a file isn't what was committed.
+    /// If a file has changed since its commit.
     pub fn iteration(&mut self, iteration: u64) -> Result<Vec<RecordBatch>, LogError> {
         match self.read_at(iteration) {
             // It may have gone into a larger file since the manifest was read.
@@ -149,7 +149,7 @@ pub(super) fn read_committed(run: &Run, file: &CommittedFile) -> Result<(PathBuf
     }
     let bytes = read.map_err(LogError::io(&path))?;
     if !file.sum.fits(&bytes) {
-        return Err(LogError::Damaged { path, why: "its bytes are not those that were committed".into() });
+        return Err(LogError::Damaged { path, why: "its bytes have changed since it was committed".into() });
     }
     Ok((path, bytes))
 }

@@ -1,5 +1,5 @@
-//! Files that compaction has replaced are removed only while nobody reads: a reader holds a shared file lock for as long as it may open
-//! what an index names, and removing takes the exclusive lock, or is put off.
+//! Files that compaction has replaced are removed only while there is no reader: a reader holds a shared file lock for as long as it may
+//! open what an index names, and removing takes the exclusive lock, or is put off.
 
 use super::Run;
 use std::fs::File;
@@ -23,7 +23,7 @@ pub(super) fn prepare(root: &Path) -> std::io::Result<()> {
     File::options().create(true).append(true).open(root.join(FILE)).map(drop)
 }
 
-/// Calls `remove` if nobody reads, and says whether.
+/// Calls `remove` if there is no reader, and returns whether.
 pub(super) fn unless_read(run: &Run, remove: impl FnOnce()) -> bool {
     let Ok(file) = File::open(run.root().join(FILE)) else { return false };
     let free = file.try_lock().is_ok();

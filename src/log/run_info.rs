@@ -25,7 +25,7 @@ pub struct RunInfo {
     /// What its models were computed on when it began: `cpu`, or `cuda` and the GPU's name. Empty where it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
-    /// What is promised of its rows: `L0`, `L1` or `L2`, with what that means. Empty where it has no models.
+    /// The level of reproducibility: `L0`, `L1` or `L2`, with its meaning. Empty where it has no models.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub promise: String,
     /// The run whose rows this one repeats, if it plays none itself.

@@ -7,7 +7,7 @@ use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 
-/// The value of an expression of SQL in which each name of `numbers` is a column, such as `"pass@3" - "pass@1"`.
+/// The value of an expression of SQL with each name of `numbers` as a column, such as `"pass@3" - "pass@1"`.
 ///
 /// ```
 /// let numbers = [("pass@1".to_string(), 0.5), ("pass@3".to_string(), 0.75)];

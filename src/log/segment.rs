@@ -44,14 +44,14 @@ impl FileRecord {
         FileRecord { path, rows: rows as u64, bytes: bytes.len() as u64, sum: seed::lanes(bytes) }
     }
 
-    /// Its bytes, in the file at `path`, once they are known to be those that were written.
+    /// Its bytes, in the file at `path`, once their checksum is verified.
     pub fn read(&self, path: PathBuf) -> Result<Vec<u8>, LogError> {
         let bytes = fs::read(&path).map_err(|e| match e.kind() {
             ErrorKind::NotFound => LogError::Missing(path.clone()),
             _ => LogError::io(&path)(e),
         })?;
         if bytes.len() as u64 != self.bytes || seed::lanes(&bytes) != self.sum {
-            return Err(LogError::Damaged { path, why: "its bytes are not those that were committed".into() });
+            return Err(LogError::Damaged { path, why: "its bytes have changed since it was committed".into() });
         }
         Ok(bytes)
     }
@@ -74,7 +74,7 @@ pub(super) struct IterationDetails {
 }
 
 impl IterationDetails {
-    /// The details of an iteration whose rows, but for those of the nodes in `apart`, are in the segment's files.
+    /// The details of an iteration whose rows, except rows of the nodes in `apart`, are in the segment's files.
     pub fn of(committed: &Iteration, apart: &[String]) -> IterationDetails {
         let mut rows = BTreeMap::new();
         let (parts, folded): (Vec<&Part>, Vec<&Part>) = committed.parts.iter().partition(|part| apart.contains(&part.node));
@@ -99,7 +99,7 @@ impl Segment {
     /// The lines of its details.
     ///
     /// # Errors
-    /// If the file isn't what was written.
+    /// If the file has changed.
     pub fn details(&self, root: &Path) -> Result<Vec<IterationDetails>, LogError> {
         let text = self.details.read(root.join(&self.details.path))?;
         let path = || root.join(&self.details.path);
@@ -111,7 +111,7 @@ impl Segment {
     /// Its iterations as they were committed, but with the places where their rows are now.
     ///
     /// # Errors
-    /// If the details aren't what was written.
+    /// If the details have changed.
     pub fn iterations(&self, root: &Path) -> Result<Vec<Iteration>, LogError> {
         let mut starts: BTreeMap<String, u64> = BTreeMap::new();
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The SQL function `text`: what tokens stand for. Whoever asks brings the vocabularies; the log knows none.
+//! The SQL function `text`: what tokens stand for. The caller brings the vocabularies; the log knows none.
 
 use arrow::array::{Array, AsArray, ListArray, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, UInt32Type};

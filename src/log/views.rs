@@ -44,7 +44,7 @@ pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) ->
     Ok(build()?)
 }
 
-/// The files with rows of `within`; those of nodes that `verify` holds for, once each of them is known to be what was committed.
+/// The files with rows of `within`; those of nodes that `verify` holds for, once the checksum of each is verified.
 pub(super) fn files<'a>(
     run: &Run,
     index: &'a LogIndex,
@@ -90,7 +90,8 @@ fn open() -> Sql<Connection> {
     db.execute_batch(
         "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''; SET threads = 1",
     )?;
-    // Of what is free now half: a question must not take the machine from the run beside it. Where that isn't known, DuckDB's own limit stands.
+    // Half of the free memory: a question must not take the machine from the run beside it. Where that isn't known, DuckDB's own limit
+    // stands.
     if let Some(free) = free_memory() {
         db.execute_batch(&format!("SET memory_limit = '{}MiB'", (free / 2).max(LEAST) >> 20))?;
     }
@@ -156,8 +157,8 @@ fn fill(
     Ok(())
 }
 
-/// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the iteration in which it
-/// came or got its score. None for a run without a memory.
+/// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the iteration when it came or
+/// got its score. None for a run without a memory.
 fn memory_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
     let memories = info.nodes.iter().filter(|node| node.role == Some(Role::Remembers) && columns.contains_key(&node.id));
     let entries_of = |node: &NodeInfo| {
@@ -173,8 +174,8 @@ fn memory_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<
     (!parts.is_empty()).then(|| format!("CREATE MACRO memory_at(at_iteration) AS TABLE {}", parts.join(" UNION ALL BY NAME ")))
 }
 
-/// The table macro `clusters_at(iteration)`: the clusters of the run that there were after that iteration, in the order in which observations
-/// are compared with them, each with the row that founded it. None for a run without clusters.
+/// The table macro `clusters_at(iteration)`: the clusters of the run that there were after that iteration, in the order of comparison with
+/// observations, each with the row that founded it. None for a run without clusters.
 fn clusters_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
     let maintains = |node: &&NodeInfo| columns.get(&node.id).is_some_and(|own| own.iter().any(|column| column == "prototype"));
     let clusters_of = |node: &NodeInfo| {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Weights that a node made in an iteration, or that a model began with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedWeights {
-    /// The node that made them; empty for those that a model began with.
+    /// The node that made them; empty for a model's initial weights.
     pub node: String,
     pub model: String,
     pub version: u64,
@@ -30,7 +30,7 @@ pub struct FileChecksum {
 }
 
 impl Run {
-    /// The folder in which `version` of `model` is to be saved.
+    /// The folder for `version` of `model`.
     ///
     /// # Errors
     /// Where a part of it is a symbolic link: what is written there would lie outside the run's folder.
@@ -66,7 +66,7 @@ impl Run {
                 return Err(damaged(format!("it holds {bytes} bytes, saved were {}", file.bytes)));
             }
             if sum != file.sum {
-                return Err(damaged("its bytes are not those that were saved".into()));
+                return Err(damaged("its bytes have changed since it was saved".into()));
             }
         }
         Ok(folder)
@@ -126,7 +126,7 @@ mod tests {
         let mut flipped = vec![7; 1000];
         flipped[500] ^= 1;
         fs::write(lies.join("model.safetensors"), flipped).unwrap();
-        assert!(error().contains("model.safetensors is damaged (its bytes are not those that were saved)"), "{}", error());
+        assert!(error().contains("model.safetensors is damaged (its bytes have changed since it was saved)"), "{}", error());
         fs::write(lies.join("model.safetensors"), [7; 999]).unwrap();
         assert!(error().contains("model.safetensors is damaged (it holds 999 bytes, saved were 1000)"), "{}", error());
         fs::remove_file(lies.join("model.safetensors")).unwrap();

@@ -30,7 +30,7 @@ pub const OPERATOR: Operator = Operator {
     }],
     keeps: true,
     adds: &["return", "baseline", "scale", "advantage", "value_target", "token_advantages", "token_targets", "used"],
-    // Read with what the preset says of the fields that aren't given.
+    // Read with the preset's values for the fields that aren't given.
     settings: Settings { read: |json| Ok(Arc::new(AdvantageSettings::resolve(json)?)), ..Settings::of::<AdvantageSettings>() },
     outside: render,
     inside: None,
@@ -78,7 +78,7 @@ pub fn of_tokens(node: &Node) -> bool {
     node.with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().tokens.is_some())
 }
 
-/// Tokens that nobody values, or that nothing is charged to; means over iterations that a resumed run couldn't go on with.
+/// Tokens without a value or a charge; means over iterations that a resumed run couldn't go on with.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if let Some(wrong) =
         unlogged(node, pipeline, "keeps a running mean, and a resumed run reads it in the log").filter(|_| keeps_means(&node.with))

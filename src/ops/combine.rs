@@ -21,7 +21,7 @@ struct Combine {
     #[serde(default)]
     #[schemars(extend("x-keys" = "inputs"))]
     weights: BTreeMap<String, f32>,
-    /// What is added up for a row.
+    /// The terms of a row's sum.
     #[serde(default)]
     over: Over,
 }

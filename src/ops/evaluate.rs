@@ -56,10 +56,10 @@ struct Evaluate {
     #[schemars(range(min = 1, max = 100))]
     attempts: u32,
     /// With several attempts, how those before are reflected on, at the temperature of this evaluation unless given another; without it,
-    /// nobody does.
+    /// there is no reflection.
     #[serde(default)]
     reflect: Option<ReflectionSettings>,
-    /// What its random numbers follow from: the same for every run unless given, so that two runs are measured with the same numbers.
+    /// The seed of its random numbers: the same for every run unless given, so that two runs are measured with the same numbers.
     #[serde(default)]
     seed: u64,
 }
@@ -153,7 +153,7 @@ fn game(node: &Node) -> Result<Game, Wrong> {
     tasks.into_iter().next().map(|task| task.game).ok_or_else(|| at(format!("panel `{}` has no tasks", with.panel)))
 }
 
-/// The words of what a further attempt is told, and those of a prompt of its own.
+/// The words of notes for a further attempt, and of the node's own prompt.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Evaluate>(node)?;
     let mut words = if with.attempts > 1 { memory_words() } else { vec![] };
@@ -171,7 +171,7 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     for memory in agent.memories().filter(|memory| !reads(node, &memory.memory)) {
         if pipeline.all().any(|other| reads(other, &memory.memory)) {
             notes.push(format!(
-                "it has no input `{0}`, so its agent is told nothing of that memory: it is measured without it",
+                "it has no input `{0}`, so its agent retrieves nothing from that memory: it is measured without it",
                 memory.memory
             ));
         }
@@ -261,7 +261,7 @@ fn tick(iteration: u64) -> Result<Vec<RecordBatch>, Failed> {
     Ok(vec![row::batch(vec![("iteration", Arc::new(UInt64Array::from(vec![iteration])))])?])
 }
 
-/// The rows with the iteration in which they were measured.
+/// The rows with the iteration of their measurement.
 fn stamped(rows: &RecordBatch, iteration: u64) -> Result<RecordBatch, RowError> {
     let iterations = UInt64Array::from(vec![iteration; rows.num_rows()]);
     row::with(rows, "iteration", Arc::new(iterations))

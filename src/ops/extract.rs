@@ -1,5 +1,5 @@
 //! `extract`: entries for a memory from the best and the worst episodes of an iteration, which a policy writes or a template makes (SLEA-RL,
-//! section 3.4: selective extraction). Its rows go to a `memory-update` with `list`, or to nobody else.
+//! section 3.4: selective extraction). Its rows go to a `memory-update` with `list`, and to no other node.
 
 use super::checks::agents;
 use super::episodes::{figures, tokens};
@@ -54,7 +54,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     Ok(words)
 }
 
-/// Checks the prompt or the template, of which there must be just one.
+/// Checks the prompt or the template: there must be exactly one of them.
 fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<ExtractionSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
@@ -63,7 +63,7 @@ fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
     }
     match (&with.agent, &with.template) {
         (None, None) => {
-            let message = format!("nobody says what is extracted in `{}`", node.id);
+            let message = format!("`{}` has neither an agent nor a template to extract with", node.id);
             let help = "name an `agent` that writes the entries, or give a `template` that makes them of turns";
             wrongs.push(Wrong::in_node(node, &["with"], message).help(help));
         }

@@ -104,7 +104,7 @@ fn head(with: &With) -> Option<RequiredHead> {
     Some(if with.update.objective == Objective::Value { RequiredHead::Value } else { RequiredHead::Language })
 }
 
-/// Notes on a KL term or a clip range without effect, and on what acts with other matrices than it learns.
+/// Notes on a KL term or a clip range without effect, and on models that act with other matrices than they learn.
 fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     let Ok(with) = settings::<GpuUpdate>(node) else { return vec![] };
     let idle = with.update.kl_kind == KlKind::K1 && with.update.kl > 0.0;
@@ -188,7 +188,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         if let Some(run) = &run {
             let version = outcome.version;
             let folder = run.to_save(version, &model)?;
-            // An update without rows passes on what the one before it made, which may not be saved yet.
+            // An update without rows passes on the version before it, which may not be saved yet.
             if version > newest || !folder.exists() {
                 run.in_place()?;
                 policy.save(&model, &folder)?;
@@ -287,7 +287,7 @@ impl UpdateOutcome {
             columns.push((name, rows.column(name)?));
         }
         let figure = |field: fn(&RowReport) -> f32| Arc::new(Float32Array::from_iter_values(self.reports.iter().map(field))) as ArrayRef;
-        // Without a memory no prompt told anything.
+        // Without a memory no prompt has retrieved entries.
         if rows.has("retrieved") {
             let retrieved = rows.lists("retrieved")?;
             let tips =

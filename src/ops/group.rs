@@ -22,9 +22,9 @@ use timely::dataflow::Scope;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// The columns in which the rows of a group agree, such as [task, state, visitation_depth]; [] makes one group of the whole iteration.
-    /// All attempts at a task are compared unless `attempt` is among them. A reflection is made in no state, observation or
-    /// visitation_depth: by these, reflections agree with one another alone.
+    /// The columns that are equal within a group, such as [task, state, visitation_depth]; [] makes one group of the whole iteration. All
+    /// attempts at a task are compared unless `attempt` is among them. A reflection is made in no state, observation or visitation_depth:
+    /// by these, reflections agree with one another alone.
     by: Vec<String>,
     /// Further splits these groups by where a turn comes from: so many states before its own, in their order, must agree too; of a turn that has
     /// fewer before it in its episode, all of them (HGPO, arXiv 2602.22817). Reflections have none. Default: 0.

@@ -19,7 +19,7 @@ struct Import {
     files: Vec<String>,
 }
 
-/// The columns that imported rows may have; those that the source doesn't give are absent.
+/// The columns that imported rows may have; columns that the source doesn't give are absent.
 const COLUMNS: &[&str] = &[
     "iteration",
     "task",

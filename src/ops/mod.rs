@@ -116,17 +116,17 @@ pub fn rolls_out(node: &Node) -> bool {
     node.all().any(|n| is(n, Role::Plays))
 }
 
-/// Whether the node itself plays training episodes in which a model acts, not an expert.
+/// Whether the node itself plays training episodes with a model, not an expert.
 pub fn acts(node: &Node) -> bool {
     operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.further.expert)(&node.with))
 }
 
-/// How a node itself plays training episodes in which a model acts; none of another node.
+/// How a node itself plays training episodes with a model; none of another node.
 pub fn play(node: &Node) -> Option<Play> {
     acts(node).then(|| rollout::played(node)).flatten()
 }
 
-/// Whether the node learns from what actions earned: not what an expert did, and no values.
+/// Whether the node learns from rewards of actions: not what an expert did, and no values.
 pub fn learns_from_rewards(node: &Node) -> bool {
     is(node, Role::Learns) && gpu_update::learns_from_rewards(node)
 }
@@ -143,7 +143,7 @@ pub struct AgentMessages {
     pub conversation: bool,
 }
 
-/// The agents that play or reflect in a node, by what their models read.
+/// The agents that play or reflect in a node, by their models' prompts.
 pub fn agents(node: &Node) -> Vec<AgentMessages> {
     let settings = node.with.raw();
     let own = [(&settings["agent"], true), (&settings["reflect"]["agent"], false)].into_iter();
@@ -215,7 +215,7 @@ pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
     Catalog { logged, wrong: judged, ..catalog() }
 }
 
-/// The checks of operators, for nodes whose role `applies`, and those that span several nodes.
+/// The checks of operators, for nodes whose role `applies`, and checks that span several nodes.
 fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     let known = pipeline.all().filter_map(|node| Some((node, operator(&node.op)?)));
     let mut mistakes: Vec<Wrong> = known.filter(|(_, o)| applies(o.role)).flat_map(|(node, o)| (o.further.wrong)(node, pipeline)).collect();

@@ -26,7 +26,7 @@ use timely::dataflow::Scope;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Novelty {
-    /// What n counts.
+    /// The meaning of n.
     #[serde(default)]
     count: Count,
     /// Which state a turn is paid for, by `count: visits`.
@@ -41,12 +41,12 @@ struct Novelty {
     /// Which states are compared.
     #[serde(default)]
     per: Per,
-    /// Whose `novelty` a row gets: a control of what it is worth. The counts stay its own.
+    /// The row that `novelty` is taken from: a control for its value. The counts stay its own.
     #[serde(default)]
     whose: Whose,
 }
 
-/// What n counts.
+/// The meaning of n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Count {
@@ -219,7 +219,7 @@ fn visited(rows: &RecordBatch, with: &Novelty) -> Result<Vec<String>, RowError> 
     for i in (0..own.len()).rev().filter(|i| phases.value(*i) == "play") {
         let name = Name::of(rows, i);
         let next = later.as_ref().filter(|(_, n)| (&n.task, n.sample, n.attempt) == (&name.task, name.sample, name.attempt));
-        // The hash of a state after the last turn isn't known, what was shown then is: the mark keeps it apart from hashes.
+        // The hash of a state after the last turn isn't known, its observation is: the mark keeps it apart from hashes.
         keys[i] = match next {
             Some((j, _)) => own[*j].clone(),
             None if with.keyed.key == "state" => format!("outcome {}", outcomes.value(i)),

@@ -1,5 +1,5 @@
-//! `reflect`: asks the policy to reflect on finished episodes, and emits a row of phase `reflect` for each. In a loop the next attempt is
-//! told what `keep` says; such rows are trained on like any other (LaMer, section 4).
+//! `reflect`: asks the policy to reflect on finished episodes, and emits a row of phase `reflect` for each. In a loop `keep` sets what the
+//! next attempt's prompt has; such rows are trained on like any other (LaMer, section 4).
 
 use super::checks::agents;
 use super::episodes::{figures, tokens};
@@ -76,7 +76,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
         Some(around) => {
             for input in node.inputs.iter().filter(|input| input.port != "rows") {
                 let message =
-                    format!("`{}` has no meaning in the loop `{}`, where attempts are told of one another", input.port, around.id);
+                    format!("`{}` has no meaning in the loop `{}`, where attempts read notes on earlier ones", input.port, around.id);
                 wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help("leave it out"));
             }
         }
@@ -129,7 +129,7 @@ pub struct Reflections {
     reflector: Reflector,
     policy: Policy,
     seed: u64,
-    /// The last attempt, on which nobody needs a reflection.
+    /// The last attempt, which needs no reflection.
     last: Option<u64>,
     /// Where failures and token counts are reported, and for which node.
     reporting: (RunState, String),
@@ -185,7 +185,7 @@ impl Streaming for Reflections {
             // Pieces of one attempt have one time, so their rows can leave together.
             output[which[0]].rows.extend(reflections);
         }
-        // Before the rows leave: what comes after them may commit the iteration.
+        // Before the rows leave: a later message may commit the iteration.
         if self.counts {
             let (shared, node) = &self.reporting;
             tokens::measure(shared, self.iteration, node, &self.tokens);

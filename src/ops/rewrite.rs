@@ -1,5 +1,5 @@
-//! `rewrite`: a prompt and a response of one's own in place of those that were played, so that a model learns another text of a row than
-//! the one that was said there: what a posterior should find likely (EAPO, Eq. 8), an instruction with its answer (Eq. 11).
+//! `rewrite`: replaces a row's prompt and response by your own, so that a model learns another text than the one that was sampled: what a
+//! posterior should find likely (EAPO, Eq. 8), an instruction with its answer (Eq. 11).
 
 use super::checks::templates;
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
@@ -22,15 +22,15 @@ struct Rewrite {
     /// The model whose tokens the texts are written in: the one that learns from them.
     #[schemars(extend("x-names" = "model"))]
     model: String,
-    /// What is read: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the turn
-    /// after it (`after`), over `observation` and `action` of all turns before it (`history`) and over what is to be done (`task`), or a
-    /// file with one. Where the model has a chat template it is the turn of a user.
+    /// The prompt: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the turn after
+    /// it (`after`), over `observation` and `action` of all turns before it (`history`) and over the task's text (`task`), or a file with
+    /// one. Where the model has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
-    /// What should be said behind it, a template likewise. A row for which it comes to nothing has no response, and isn't learnt from.
+    /// The response to learn, a template likewise. A row for which it comes to nothing has no response, and isn't learnt from.
     #[schemars(extend("x-names" = "template"))]
     response: String,
-    /// Whether the response is closed by the end token, as an answer is. A text that `score` is to find likely is none.
+    /// Whether the response is closed by the end token, as an answer is. A text whose likelihood `score` measures isn't.
     #[serde(default = "closed")]
     closed: bool,
 }
@@ -42,11 +42,11 @@ fn closed() -> bool {
 /// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "rewrite",
-    about: "puts a prompt and a response of one's own in place of those that were played",
+    about: "replaces the prompts and responses of rows by your own",
     role: Role::Judges,
     ports: &[Port {
         name: "rows",
-        about: "the rows to rewrite: whole attempts, where a template tells of the turns beside a row",
+        about: "the rows to rewrite: whole attempts, where a template uses the turns beside a row",
         carries: Carries::Rows,
         needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
         optional: false,
@@ -91,7 +91,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     }))
 }
 
-/// The columns of what is read and said; nothing was drawn, so every token has probability 1.
+/// The columns of prompt and response; nothing was sampled, so every token has probability 1.
 fn columns(
     tokenizer: &Tokenizer,
     prompts: &[String],

@@ -57,7 +57,7 @@ struct Rollout {
     #[serde(default)]
     #[schemars(range(min = 1))]
     groups: Option<u32>,
-    /// Who chooses the actions.
+    /// The source of actions: the policy, the environment's expert, or both.
     #[serde(default)]
     actor: Actor,
     /// An expert's action that isn't among the admissible ones joins them; otherwise it costs its episode.
@@ -77,7 +77,7 @@ fn max_failed() -> f64 {
     0.1
 }
 
-/// The port of what the next attempt is told.
+/// The port of notes for the next attempt.
 const MEMORY: &str = "memory";
 
 const PORTS: &[Port] = &[
@@ -170,7 +170,7 @@ fn makes(with: &With) -> Vec<String> {
     with.typed::<Rollout>().map_or_else(Vec::new, |with| with.play.agent.columns())
 }
 
-/// The words that introduce what its context tells, and those of a prompt of its own.
+/// The words that introduce its context, and the words of its own prompt.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Rollout>(node)?;
     let mut words = reading::words(node, &with.play.agent);

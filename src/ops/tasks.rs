@@ -22,7 +22,7 @@ struct Tasks {
     /// Tasks in an iteration.
     #[schemars(range(min = 1, max = 100_000))]
     batch: usize,
-    /// Repeats this many tasks, so that what was learnt of one can be of use when it comes again; tasks are always new when left out. At least
+    /// Repeats this many tasks, so that lessons from one can be of use when it comes again; tasks are always new when left out. At least
     /// `batch`.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]

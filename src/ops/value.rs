@@ -113,7 +113,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         shared.measure(iteration, &id, "seconds", start.elapsed().as_secs_f64());
         let mut columns: Vec<(&str, ArrayRef)> = vec![("value", Arc::new(Float32Array::from_iter_values(first())))];
         if let Some(responses) = &responses {
-            // What has no token has a value all the same.
+            // A row without tokens has a value nevertheless.
             let own = values.iter().enumerate().map(|(i, values)| &values[..responses.length(i)]);
             columns.push(("token_values", f32_lists(own)));
         }

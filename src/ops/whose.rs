@@ -1,4 +1,4 @@
-//! Whose number a row gets: its own, or, as a control of what the number is worth, another row's.
+//! The row that a number is taken from: itself, or, as a control for the number's value, another row.
 
 use crate::seed::{mix, text, Random};
 use schemars::JsonSchema;

@@ -33,7 +33,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// A mistake in what `node` says at `path`, such as with, mines; the node as a whole where the path is empty.
+    /// A mistake in `node`'s settings at `path`, such as with, mines; the node as a whole where the path is empty.
     pub fn in_node(node: &Node, path: &[&str], message: impl Into<String>) -> Wrong {
         let at = ["nodes", &node.id].iter().chain(path).map(|step| step.to_string()).collect();
         Wrong { at, message: message.into(), help: None }
@@ -45,7 +45,7 @@ impl Wrong {
     }
 }
 
-/// The role of an operator. Code that depends on what a node does tests its role, never its operator's name.
+/// The role of an operator. Code that depends on a node's kind tests its role, never its operator's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -120,7 +120,7 @@ pub enum Carries {
     Rows,
     /// Versions of a model's weights. An edge into such a port selects the weights that are used, and passes no rows on.
     Weights,
-    /// What the next attempt at a task is told.
+    /// Notes for the next attempt at a task.
     Memory,
 }
 
@@ -149,7 +149,7 @@ impl Catalog {
 }
 
 impl OperatorSpec {
-    /// Whether it does something besides making rows (trains, measures), so that nobody has to read its output.
+    /// Whether it does something besides making rows (trains, measures), so that its output need not be read.
     pub fn effect(&self) -> bool {
         matches!(self.role, Role::Learns | Role::Measures)
     }

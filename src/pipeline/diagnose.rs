@@ -27,7 +27,7 @@ pub struct Diagnostic {
     pub source: Option<String>,
 }
 
-/// Every mistake found, in the order in which they stand in the file. Displayed with the source line and a caret.
+/// Every mistake found, in the order of the file. Displayed with the source line and a caret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 

@@ -1,4 +1,4 @@
-//! In which settings two pipeline files differ.
+//! The settings that differ between two pipeline files.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -4,7 +4,7 @@ use super::marks::{at_path, TEMPLATE};
 use super::Pipeline;
 use crate::files;
 
-/// The largest file that a template may be, in bytes. A larger one isn't kept; whoever reads it says what is wrong with it.
+/// The largest file that a template may be, in bytes. A larger one isn't kept; an error is reported when it is read.
 pub const TEMPLATE_BYTES: u64 = 1 << 20;
 
 /// Puts the text of each template's file in place of its name, in the pipeline's source; what names no file stays.

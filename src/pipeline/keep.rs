@@ -15,7 +15,7 @@ pub struct WeightRetention {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub every: Option<u64>,
-    /// Those that did best on a frozen panel (an `evaluate` node's success).
+    /// The versions that did best on a frozen panel (an `evaluate` node's success).
     pub best: bool,
 }
 

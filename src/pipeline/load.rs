@@ -48,7 +48,7 @@ pub fn parse(name: &str, text: &str, sets: &[String], catalog: &Catalog) -> Resu
     understand(name, text, sets, catalog, Looks::default())
 }
 
-/// What stands in a pipeline file, without a check of what it means: the file may be another version's.
+/// The contents of a pipeline file, without a check of their meaning: another version may have written the file.
 pub fn contents(path: &Path) -> Result<Value, Diagnostics> {
     let text = text_of(path)?;
     // Only a file that was damaged gets here: a run writes YAML.

@@ -1,6 +1,6 @@
 //! What the texts in settings name, as their schema marks it: `x-names: model` an entry of `models:`, `x-names: agent` one of `agents:`,
-//! `x-names: file` a file or folder, `x-names: template` a file with a template or the template itself. Whoever looks for models or files
-//! asks for the mark, so that a setting with a new name needs no list of names to be told of it.
+//! `x-names: file` a file or folder, `x-names: template` a file with a template or the template itself. Code that looks for models or files
+//! looks for the mark, so that a setting with a new name needs no list of names to be told of it.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub const TEMPLATE: &str = "template";
 /// A text in settings that names something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Where it stands in the settings: keys, and positions in lists. The last key says in which role: `model`, `critic`, `by_name`.
+    /// Where it stands in the settings: keys, and positions in lists. The last key is the role: `model`, `critic`, `by_name`.
     pub path: Vec<String>,
     /// What its schema says that it names.
     pub mark: String,

@@ -2,7 +2,7 @@
 //!
 //! This is the only code that knows YAML, and it knows no operator: those come as data, in a [`Catalog`].
 //! A file is read into a tree that remembers where each value stands (`parse`), overrides are put in, then everything is checked
-//! in one pass, so that one look shows all that is wrong (`check`). What follows from a checked pipeline is in `graph`.
+//! in one pass, so that one look shows all that is wrong (`check`). Properties of a checked pipeline are in `graph`.
 
 mod catalog;
 mod check;

@@ -1,5 +1,4 @@
-//! A pipeline that passed every check, as plain data: its nodes in an order in which they can work, their edges, and the loops
-//! among them.
+//! A pipeline that passed every check, as plain data: its nodes in a possible order of work, their edges, and the loops among them.
 
 use super::marks::{self, Named};
 use super::{Carries, Catalog, Test, WeightRetention, With};
@@ -48,7 +47,7 @@ pub struct Node {
     pub inputs: Vec<Input>,
     /// Its settings, fitting the operator's schema; nothing for a loop.
     pub with: With,
-    /// What stands in it, if it is a loop.
+    /// Its nodes and settings, if it is a loop.
     pub body: Option<Body>,
     /// The columns of its rows: all that its edge carries. `None` where some of its rows come from elsewhere (a log, a test), whose
     /// columns aren't known here.
@@ -65,7 +64,7 @@ pub struct Input {
     pub staleness: Option<u64>,
 }
 
-/// What stands in a loop.
+/// The contents of a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body {
     /// How many attempts a trial has, at most.
@@ -124,8 +123,8 @@ impl Node {
         self.body.iter_mut().flat_map(|b| &mut b.nodes).for_each(|n| n.columns = None);
     }
 
-    /// The columns that this node makes and that its log holds, where an operator's node `adds` these: of a loop those that any of its
-    /// outputs makes.
+    /// The columns that this node makes and that its log holds, where an operator's node `adds` these: of a loop the columns that any of
+    /// its outputs makes.
     pub fn makes(&self, adds: impl Fn(&Node) -> Vec<String>) -> Vec<String> {
         let mut made: Vec<String> = Vec::new();
         for column in self.makers().into_iter().flat_map(adds) {
@@ -198,7 +197,7 @@ impl Pipeline {
         steps
     }
 
-    /// The loop in which the node `id` stands.
+    /// The loop of the node `id`.
     pub fn around(&self, id: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.body.as_ref().is_some_and(|b| b.node(id).is_some()))
     }

@@ -43,7 +43,7 @@ pub fn schema(catalog: &Catalog) -> Value {
     let test = hoisted(&Test::schema(), "test", &mut defs);
     let either = json!({ "if": { "required": ["loop"] }, "then": { "$ref": "#/$defs/loop" }, "else": { "$ref": "#/$defs/node" } });
     let name = json!({ "type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$" });
-    let like = json!({ "description": "Another pipeline's file: this one says only what differs. Maps are merged, and a null takes a key away.", "type": "string" });
+    let like = json!({ "description": "Another pipeline's file: this one has only the differences. Maps are merged, and a null takes a key away.", "type": "string" });
     let variant = json!({
         "description": "A pipeline that is like another one.",
         "type": "object",
@@ -58,7 +58,7 @@ pub fn schema(catalog: &Catalog) -> Value {
             "iterations": { "description": "How many training iterations to run.", "type": "integer", "minimum": 1 },
             "seed": { "description": "What all randomness follows from.", "type": "integer", "minimum": 0, "default": 0 },
             "models": { "description": "The policies, by name.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/model" } },
-            "agents": { "description": "How models act, by name: what plays, reflects or measures names one.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/agent" } },
+            "agents": { "description": "How models act, by name: nodes that play, reflect or measure name one.", "type": "object", "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": { "$ref": "#/$defs/agent" } },
             "nodes": { "description": "The operators at work, by name.", "type": "object", "minProperties": 1, "propertyNames": { "$ref": "#/$defs/name" }, "additionalProperties": either },
             "log": { "description": "The nodes whose rows are kept.", "type": "array", "items": { "type": "string" }, "uniqueItems": true },
             "keep": keep,

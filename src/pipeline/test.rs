@@ -6,14 +6,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// One test: with these rows in place of what some nodes would make, other nodes must make those rows.
+/// One test: with these rows as the output of some nodes, other nodes must make those rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
     /// What is tested, in words.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// Files of rows by node, relative to the pipeline: JSON lines that take the place of what the node would make.
+    /// Files of rows by node, relative to the pipeline: JSON lines that replace the node's output.
     #[schemars(extend("minProperties" = 1))]
     pub feed: BTreeMap<String, PathBuf>,
     /// Files of rows by node, relative to the pipeline: what it must make. Only the columns that a row names are compared.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// How an operator reads its settings; fails as serde does.
 pub type ReadSettings = fn(&Value) -> Result<Arc<dyn Any + Send + Sync>, Error>;
 
-/// The settings of a node. They are read once, when the pipeline is loaded; copies share what was read.
+/// The settings of a node. They are read once, when the pipeline is loaded; copies share the value.
 #[derive(Clone)]
 pub struct With {
     raw: Value,
@@ -28,7 +28,7 @@ impl With {
         self.typed.clone().downcast().ok()
     }
 
-    /// As the file has them: for what goes by a schema and so serves every operator.
+    /// As the file has them: for code that goes by a schema and so serves every operator.
     pub fn raw(&self) -> &Value {
         &self.raw
     }

@@ -1,5 +1,5 @@
-//! What acts with a model all of whose weights are trained, where that isn't what learns: each version's matrices packed once, and computed row by row
-//! ([`crate::policy::engine`]).
+//! The acting copy of a model whose weights are all trained, where it differs from the learning one: each version's matrices packed once,
+//! and computed row by row ([`crate::policy::engine`]).
 
 use super::engine::MatrixFormat;
 use super::model::Net;
@@ -10,10 +10,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tch::Kind;
 
-/// What acts with a model.
+/// The acting copy of a model.
 #[derive(Default)]
 pub struct Acting {
-    /// How its matrices are kept; as what learns where it is none.
+    /// How its matrices are kept; those of the learning model where it is none.
     format: Option<MatrixFormat>,
     /// The versions that have acted, as they act.
     nets: RefCell<BTreeMap<u64, Net>>,
@@ -23,12 +23,12 @@ impl Acting {
     /// Has `act` act with a model that begins with the weights of `start`.
     ///
     /// # Errors
-    /// If `act` asks for what such a model can't do: beside an adapter, as a critic, or in another kind than f32.
+    /// If `act` asks for something that such a model can't do: beside an adapter, as a critic, or in another kind than f32.
     pub fn new(act: Act, start: &Net) -> Result<Acting, ModelFault> {
         let why = match () {
-            () if start.adapter().is_some() => Some("beside an adapter `base` says it, and then what acts and what learns are one"),
+            () if start.adapter().is_some() => Some("beside an adapter `base` sets it, and acting and learning use one model"),
             () if start.sizes.value => Some("a critic doesn't act"),
-            () if start.kind() != Kind::Float => Some("what learns beside it is in f32: leave `dtype` out"),
+            () if start.kind() != Kind::Float => Some("the learning model is in f32: leave `dtype` out"),
             () => None,
         };
         let unknown = !start.architecture().in_engine();
@@ -42,19 +42,19 @@ impl Acting {
         match why {
             Some(why) if act.asks() => Err(ModelFault::Act { why: why.into() }),
             None if act.asks() && unknown => Err(ModelFault::Act { why: not_in_engine(start) }),
-            // A GPU multiplies no rows by themselves: what learns acts.
+            // A GPU multiplies no rows by themselves: the learning model acts.
             None if !unknown && !slow && !start.device().is_cuda() => Ok(Acting { format, nets: RefCell::default() }),
             _ => Ok(Acting::default()),
         }
     }
 
-    /// What acts with `version`, whose weights are in `net`.
+    /// The acting model of `version`, whose weights are in `net`.
     pub fn at(&self, version: u64, net: Net) -> Net {
         let Some(kept) = self.format else { return net };
         self.nets.borrow_mut().entry(version).or_insert_with(|| net.packed(kept, false)).share(false)
     }
 
-    /// Whether it is rounded, while what learns isn't.
+    /// Whether it is rounded, while the learning model isn't.
     pub fn rounded(&self) -> bool {
         self.format == Some(MatrixFormat::Int8)
     }

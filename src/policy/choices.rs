@@ -2,7 +2,8 @@
 
 use super::RowFault;
 
-/// The state of constrained decoding: the answers that still agree with what was written, in order and each once, and how much was written.
+/// The state of constrained decoding: the answers that begin with the tokens written so far, in order and each once, and the number of
+/// these tokens.
 #[derive(Clone, Debug)]
 pub struct ChoiceConstraint<'a> {
     alive: Vec<&'a [u32]>,
@@ -10,7 +11,7 @@ pub struct ChoiceConstraint<'a> {
 }
 
 impl<'a> ChoiceConstraint<'a> {
-    /// At the root of the trie of `choices`, each of which must be closed by one of `ends` and hold none elsewhere.
+    /// At the root of the trie of `choices`. Each choice must be closed by one of `ends` and hold none elsewhere.
     pub fn new(choices: &'a [Vec<u32>], ends: &[u32]) -> Result<ChoiceConstraint<'a>, RowFault> {
         for choice in choices {
             if choice.is_empty() || choice.iter().position(|t| ends.contains(t)) != Some(choice.len() - 1) {

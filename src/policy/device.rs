@@ -54,7 +54,7 @@ impl DeviceChoice {
     /// The device. A GPU that can't be used is no reason to compute elsewhere in silence: where one was asked for it is an error.
     ///
     /// # Errors
-    /// [`PolicyError::Device`] where a GPU is asked for and can't be had.
+    /// [`PolicyError::Device`] where a GPU is asked for and isn't available.
     pub fn find(self) -> Result<Device, PolicyError> {
         match self {
             DeviceChoice::Cpu => Ok(Device::Cpu),
@@ -104,7 +104,7 @@ fn without_cuda() -> &'static str {
 pub struct Hardware {
     pub threads: usize,
     pub device: DeviceChoice,
-    /// How many processes a trainer has, in place of what its model says.
+    /// How many processes a trainer has, in place of its model's setting.
     pub ranks: Option<usize>,
 }
 
@@ -153,7 +153,7 @@ impl FoundDevice {
                 Some(format!("a GPU is here, and models are computed on the processor: {why}; `--device cpu` says that this is meant"))
             }
             None if self.device.is_cuda() => {
-                Some(format!("models are computed on {self}; `base: int8` is bf16 there, and what learns acts"))
+                Some(format!("models are computed on {self}; `base: int8` is bf16 there, and the learning model acts"))
             }
             None => None,
         }

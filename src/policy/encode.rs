@@ -84,7 +84,7 @@ impl Encoder {
     /// The vector of each text, in order; of a text that is too long, that of its beginning.
     ///
     /// # Errors
-    /// For what libtorch can't do.
+    /// If libtorch can't do it.
     pub fn embed(&self, texts: &[String], threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
         // Equal texts once, batches of one padded length.
         let mut lengths: BTreeMap<usize, BTreeMap<Vec<u32>, Vec<usize>>> = BTreeMap::new();

@@ -28,7 +28,7 @@ pub enum PolicyError {
     Template(String),
     /// More memory is needed than there is, in bytes: at least so much for so many rows of so many tokens.
     Memory { rows: usize, tokens: usize, needs: u64, free: u64 },
-    /// A device that was asked for and can't be had, and why.
+    /// A device that was asked for and isn't available, and why.
     Device(String),
     /// What libtorch says.
     Torch(String),
@@ -107,7 +107,7 @@ pub enum ModelFault {
     )]
     Gap { server: String, adapter: String, gap: f64, max_gap: f64 },
     #[error(
-        "its training has diverged: with version {version} of its weights it computes numbers that are none (NaN, or infinite); train again from \
+        "its training has diverged: with version {version} of its weights it computes NaN or infinite numbers; train again from \
          weights before that, with a smaller `lr` or a lower `max_grad_norm`"
     )]
     Diverged { version: u64 },
@@ -146,7 +146,7 @@ pub enum RowFault {
     UnknownToken { token: u32, vocab: usize },
     #[error("the choice {choice:?} isn't closed by the end token")]
     OpenChoice { choice: Vec<u32> },
-    #[error("the response {response:?} is none of its choices")]
+    #[error("the response {response:?} isn't one of its choices")]
     NotAChoice { response: Vec<u32> },
     #[error("{tokens} tokens need as many log-probabilities; there are {logprobs}")]
     Logprobs { tokens: usize, logprobs: usize },
@@ -165,7 +165,7 @@ pub enum RowFault {
 pub enum Unanswered {
     /// It took too long.
     Late,
-    /// It refused: there are too many questions, it is out of order, or this question is none for it.
+    /// It refused: there are too many questions, it is out of order, or doesn't answer such questions.
     Refused,
     /// What it said is no answer.
     Malformed,
@@ -193,7 +193,7 @@ pub enum FileFault {
          (`_orig_mod.`) add and bare models lack; save the model itself, unwrapped"
     )]
     Prefix { tensor: String, found: String },
-    #[error("`{tensor}` holds numbers that are none (NaN, or infinite): these weights can't be used")]
+    #[error("`{tensor}` holds NaN or infinite numbers: these weights can't be used")]
     NotFinite { tensor: String },
     #[error("`{tensor}` has the sizes {size:?}, wanted {wanted:?}")]
     Sizes { tensor: String, size: Vec<i64>, wanted: Vec<i64> },
@@ -214,7 +214,7 @@ impl PolicyError {
     /// The error of doing something with the file at `path`, in the words of the library that reported it.
     pub(super) fn file(path: &Path, error: impl std::fmt::Display) -> PolicyError {
         let what = first_line(&error.to_string());
-        // libtorch hands on what the system said as text: no space left, a quota, a limit on files.
+        // libtorch hands on the system's error as text: no space left, a quota, a limit on files.
         let full = [28, 122, 27].iter().any(|e| what.contains(&format!("(os error {e})")) || what.contains(&format!("code: {e},")));
         PolicyError::at(path, if full { FileFault::DiskFull } else { FileFault::Unusable(what) })
     }

@@ -61,7 +61,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
                 return Err(fault("serve")(ModelFault::NotServed));
             }
             if load.act.asks() && learns {
-                let why = "beside an adapter `base` says it, and then what acts and what learns are one".into();
+                let why = "beside an adapter `base` sets it, and acting and learning use one model".into();
                 return Err(fault("act")(ModelFault::Act { why }));
             }
             Ok(Some(stored.tokenizer))

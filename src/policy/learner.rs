@@ -1,6 +1,6 @@
-//! The seam of whoever computes. A learner gives for the tokens of rows a log-probability and an entropy each ([`Tracer::trace`]), takes the
-//! gradient of a loss by these numbers ([`Trace::back`]) and makes an optimiser step of it ([`Learner::step`]). It knows no loss and no rows of
-//! a log: these stand in [`super::update`], once.
+//! The seam between the update and its backends: libtorch, the engine, trainers. A learner gives for the tokens of rows a log-probability
+//! and an entropy each ([`Tracer::trace`]), takes the gradient of a loss by these numbers ([`Trace::back`]) and makes an optimiser step of
+//! it ([`Learner::step`]). It knows no loss and no rows of a log: these stand in [`super::update`], once.
 //!
 //! libtorch and the engine compute here ([`super::update`]'s `trace` and `local`); a trainer computes in processes of its own ([`super::trainer`]).
 //! Another one implements these three traits.
@@ -54,7 +54,7 @@ pub trait Tracer {
 
 /// A pass that was computed.
 pub trait Trace {
-    /// What came out: one value a response token.
+    /// The result: one value a response token.
     fn outputs(&self) -> &TokenOutputs;
     /// Takes the gradient of `loss`, which was made of the outputs, on to the weights.
     ///

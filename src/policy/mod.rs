@@ -8,23 +8,24 @@
 //! value at temperature 1. Where the choices leave exactly one token its log-probability is 0 and no forward pass is spent on it.
 //! A model with a value head is a critic: [`Policy::values`] asks it for the return to expect after a prompt, which an update teaches it.
 //!
-//! What a row gets depends on the row alone. Prompts are read as a trie, in which tokens that follow the same ones are one: each is computed
-//! once and kept until the weights change, and since attention is cut at fixed places, what a token becomes follows from the tokens before it
-//! alone. What is written goes on from there, prompts of one padded length together, in batches padded to a multiple of [`PAD_TO`] rows; a
-//! token is drawn from a hash of the row's seed and the token's index. An update reads its rows as tries, too: what it computes depends on
-//! all its rows, and on nothing else. Threads share the work by whole batches, each computed on one thread, and gradients are summed in a
-//! fixed order, so the number of threads changes no bit. Processes that learn together ([`Peers`]) share an update in the same way, and
+//! What a row gets depends on the row alone. Prompts are read as a trie: equal tokens after equal prefixes are one node: each is computed
+//! once and kept until the weights change, and since attention is cut at fixed places, what a token becomes follows from the tokens before
+//! it alone. What is written goes on from there, prompts of one padded length together, in batches padded to a multiple of [`PAD_TO`] rows;
+//! a token is drawn from a hash of the row's seed and the token's index. An update reads its rows as tries, too: what it computes depends
+//! on all its rows, and on nothing else. Threads share the work by whole batches, each computed on one thread, and gradients are summed in
+//! a fixed order, so the number of threads changes no bit. Processes that learn together ([`Peers`]) share an update in the same way, and
 //! their number changes none either.
 //!
 //! All of it is computed on one device ([`DeviceChoice`]): the processor, or a GPU, where the same code runs, tokens are drawn beside the logits, batches are
-//! as large as the memory allows, and a row's last digits may follow from what is beside it.
+//! as large as the memory allows, and a row's last digits may follow from its neighbours.
 //!
 //! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers ([`RemoteModel`]), and
-//! servers may answer for one that learns here ([`ServeSettings`]); nothing of the above is promised of what a server computes.
+//! servers may answer for one that learns here ([`ServeSettings`]); none of these promises holds for a server's results.
 //!
-//! A base that stands still beside an adapter can be computed outside of libtorch ([`Base::Int8`], [`Base::F32`]), row by row, so that nothing of it is padded
-//! and what was written is kept as well: rooms `engine` (the decoder, its keys and values, and its gradient) and `products` (of 8 bits and of f32, by
-//! the processor's instructions). [`Act`] has them act for a model that is trained whole, while libtorch learns.
+//! A base that stands still beside an adapter can be computed outside of libtorch ([`Base::Int8`], [`Base::F32`]), row by row, so that
+//! nothing of it is padded and written tokens are kept as well: rooms `engine` (the decoder, its keys and values, and its gradient) and
+//! `products` (of 8 bits and of f32, by the processor's instructions). [`Act`] has them act for a model that is trained whole, while
+//! libtorch learns.
 //!
 //! Four rooms more: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is learnt and how), `remote`
 //! (answers of a server).

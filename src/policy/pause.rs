@@ -1,4 +1,4 @@
-//! Pauses in a long piece of work, in which the policy thread serves requests that only read.
+//! Pauses in a long piece of work: the policy thread then serves requests that only read.
 //!
 //! Without them episodes could be played only between two updates, and `staleness` would hide nothing but their first turn. Weights are
 //! never changed in place, so neither side sees anything of the other.

@@ -28,7 +28,7 @@ pub fn unfit(model: &NewModel) -> Option<(&'static str, ModelFault)> {
     Some((setting, fault))
 }
 
-/// How many parameters adapters have beside such a model; none for those that don't fit it.
+/// How many parameters adapters have beside such a model; none for adapters that don't fit it.
 pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u64> {
     use super::model::Architecture;
     let layout = Tiny::new(model, vocab).ok()?.layout();
@@ -46,11 +46,11 @@ pub fn taken(free: Option<u64>, taken: u64) {
     CARD.set(free.map(|free| (free, taken)));
 }
 
-/// Bytes that can be had now: of main memory within the limit of the control group if there is one, or where models lie on a GPU of its memory. None where
-/// the system doesn't say.
+/// Bytes that are free now: of main memory within the limit of the control group if there is one, or where models lie on a GPU of its
+/// memory. None where the system doesn't say.
 pub fn available() -> Option<u64> {
     if let Some((free, taken)) = CARD.get() {
-        // A twentieth is left for what libtorch's blocks waste and its kernels work in.
+        // A twentieth is left for waste in libtorch's blocks and for its kernels' work space.
         return Some((free - free / 20).saturating_sub(taken));
     }
     let read = |path: &str| std::fs::read_to_string(path).ok();

@@ -59,7 +59,7 @@ pub struct RemoteModel {
     /// How it is called.
     #[serde(flatten)]
     pub server: ServerSettings,
-    /// What the server calls the model.
+    /// The model's name on the server.
     pub model: String,
     /// Variables of the server's chat template, as `{ enable_thinking: false }`.
     #[serde(default, skip_serializing_if = "TemplateVariables::is_empty")]
@@ -153,7 +153,7 @@ pub struct TrainSettings {
     #[serde(default = "tokens_at_a_time")]
     #[schemars(range(min = 1))]
     pub tokens: usize,
-    /// Seconds that one answer of the trainer may take, the first one with the time in which it starts and loads the model.
+    /// Seconds that one answer of the trainer may take, the first one with its start and the loading of the model.
     #[serde(default = "train_timeout")]
     #[schemars(range(min = 0.01, max = 86_400.0))]
     pub timeout: f64,
@@ -200,7 +200,8 @@ pub struct EncoderModel {
 pub struct NewModel {
     /// The family: `tiny` is a decoder-only transformer of the Llama shape.
     pub new: NewKind,
-    /// What a token is: `words` are the words and symbols of the environments' texts (anything else falls back to bytes), `bytes` are bytes.
+    /// The kind of tokens: `words` are the words and symbols of the environments' texts (anything else falls back to bytes), `bytes` are
+    /// bytes.
     #[serde(default)]
     pub tokens: TokenKind,
     /// Transformer blocks.
@@ -230,13 +231,13 @@ pub struct NewModel {
     /// Whether the output layer shares the weights of the token embedding.
     #[serde(default)]
     pub tied: bool,
-    /// What the model makes of what it read: tokens, or one number.
+    /// The model's output: tokens, or one number.
     #[serde(default)]
     pub head: Head,
     /// Trains low-rank adapters beside the model's matrices and leaves those as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraSettings>,
-    /// What acts, as with a model that is loaded.
+    /// The weights that act, as with a model that is loaded.
     #[serde(default, skip_serializing_if = "Act::is_auto")]
     pub act: Act,
 }
@@ -273,11 +274,11 @@ pub enum Dtype {
     /// 32 bits.
     #[default]
     F32,
-    /// 16 bits with the range of 32 and 8 significant ones. What is trained is kept in f32 nevertheless.
+    /// 16 bits with the range of 32 and 8 significant ones. Trained weights are kept in f32 nevertheless.
     Bf16,
 }
 
-/// What a model makes of what it read.
+/// A model's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Head {
@@ -307,7 +308,7 @@ pub struct LoadModel {
     /// folder (PEFT's) is loaded as the model that it makes of its base.
     #[schemars(extend("x-names" = "file"))]
     pub load: String,
-    /// What the model is called in that run, if not as here.
+    /// The model's name in that run, if not the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// The head; the one that was saved when left out. Another one than that starts anew: `value` makes a critic of a saved policy, whose head is
@@ -321,24 +322,24 @@ pub struct LoadModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-names" = "file"))]
     pub adapter: Option<String>,
-    /// What the weights are kept and computed in.
+    /// The number format of weights and of computation.
     #[serde(default, skip_serializing_if = "is_f32")]
     pub dtype: Dtype,
-    /// What the frozen base of an adapter is kept and computed in. `int8` rounds its matrices once, when it is loaded, in groups of 64 numbers
-    /// with a scale each: a quarter of the memory, several times the speed, and what plays and what learns compute the same bits. The adapter
-    /// that is learnt is for the base as it was rounded. `f32` computes in the same way, row by row, without rounding: exact, with less memory for
-    /// long rows, faster where few rows are written at a time and slower where many tokens are read or learnt.
+    /// The number format of an adapter's frozen base. `int8` rounds its matrices once, when it is loaded, in groups of 64 numbers with a
+    /// scale each: a quarter of the memory, several times the speed, and play and learning compute the same bits. The adapter is trained
+    /// for the rounded base. `f32` computes in the same way, row by row, without rounding: exact, with less memory for long rows, faster
+    /// where few rows are written at a time and slower where many tokens are read or learnt.
     #[serde(default, skip_serializing_if = "Base::is_own")]
     pub base: Base,
-    /// What acts with a model that is trained whole, or not at all: with `int8` answers are generated, and choices ranked, row by row with
-    /// matrices that are rounded anew for each version of the weights, as `base: int8` rounds a base. What learns, scores texts and is saved stays f32.
-    /// `logprob_gap` of `gpu-update` says how far the two are apart, and a policy gradient weighs each token by it (`old: recomputed`) unless `old` says
-    /// otherwise. `f32` acts in the same way without rounding, as `base: f32` does: four bytes a weight more, and the log-probabilities of what acts and
-    /// what learns differ by some 2e-7.
+    /// The weights that act, of a model that is trained whole or not at all: with `int8` answers are generated, and choices ranked, row by
+    /// row with matrices that are rounded anew for each version of the weights, as `base: int8` rounds a base. Learning, scoring texts and
+    /// saved weights stay f32. `logprob_gap` of `gpu-update` says how far the two are apart, and a policy gradient weighs each token by it
+    /// (`old: recomputed`) unless `old` says otherwise. `f32` acts in the same way without rounding, as `base: f32` does: four bytes a weight
+    /// more, and log-probabilities of acting and learning differ by some 2e-7.
     #[serde(default, skip_serializing_if = "Act::is_auto")]
     pub act: Act,
-    /// Bytes, in GB, of the keys and values of what was read and written that are kept while the weights stay the same; a quarter of the memory that
-    /// is free when they are first needed, when left out.
+    /// Bytes, in GB, of the keys and values of read and written tokens that are kept while the weights stay the same; a quarter of the
+    /// memory that is free when they are first needed, when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 100_000.0))]
     pub cache_gb: Option<f64>,
@@ -370,7 +371,7 @@ pub struct SharedModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-names" = "file"))]
     pub adapter: Option<String>,
-    /// What the model is called in the run that `adapter` names, if not as here.
+    /// The model's name in the run that `adapter` names, if not the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     /// The head; that of the base when left out. `value` makes a critic on the base of a policy: its head is learnt whole, beside the adapter.
@@ -387,7 +388,7 @@ impl LoadModel {
     pub(super) fn base_fault(&self, dropout: Option<f64>) -> Option<&'static str> {
         match dropout {
             _ if self.base == Base::Own => None,
-            _ if self.dtype != Dtype::F32 => Some("what stands beside it is computed in f32: leave `dtype` out"),
+            _ if self.dtype != Dtype::F32 => Some("the adapter is computed in f32: leave `dtype` out"),
             None => Some("only the base of an adapter stands still: say `lora` or `adapter`"),
             Some(dropout) if dropout > 0.0 => Some("an adapter beside it has no dropout"),
             Some(_) => None,
@@ -399,7 +400,7 @@ fn is_f32(dtype: &Dtype) -> bool {
     *dtype == Dtype::F32
 }
 
-/// What the frozen base of an adapter is kept and computed in.
+/// The number format of an adapter's frozen base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Base {
@@ -418,7 +419,7 @@ impl Base {
     }
 }
 
-/// What acts with a model.
+/// The acting copy of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Act {
@@ -438,7 +439,7 @@ impl Act {
         *self == Act::Auto
     }
 
-    /// Whether it asks for something other than what learns.
+    /// Whether it asks for other matrices than those that learn.
     pub fn asks(self) -> bool {
         matches!(self, Act::Int8 | Act::F32)
     }
@@ -540,7 +541,7 @@ impl Sampling {
         }
     }
 
-    /// Whether what was said before makes tokens less likely.
+    /// Whether earlier tokens make a token less likely.
     pub fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }

@@ -186,7 +186,7 @@ impl PolicyState {
         let net = self.with_head(name, Head::Language)?.acting_at(name, version)?;
         let writes = (sampling, &*self.model(name)?.tokenizer);
         let answers = self.stored(name, version, &net, |store| generate(&net, version, store, requests, writes, self.threads))?;
-        // Of a draw among numbers that are none nothing can be learnt, and nobody should be shown what was written.
+        // Refuse replies that were sampled from NaN logits.
         let finite = answers.replies.iter().flatten().all(|reply| reply.logprobs.iter().all(|logprob| logprob.is_finite()));
         if finite {
             Ok(answers)
@@ -310,7 +310,7 @@ impl PolicyState {
         }
         let model = self.with_head(name, head)?;
         let (version, flat) = model.newest();
-        // What learns is kept in f32, whatever it is computed with in.
+        // Learning weights are kept in f32, whatever the computation's format is.
         let flat = &flat.to_kind(Kind::Float);
         let needs_reference = settings.kl != 0.0 && head != Head::Value;
         let reference = if needs_reference { Some(self.reference(name, settings.reference.as_deref())?) } else { None };

@@ -25,7 +25,7 @@ impl Tally {
         }
     }
 
-    /// What was computed and read elsewhere, too.
+    /// Tokens computed and read elsewhere, too.
     pub fn add(&mut self, more: &Tally) {
         self.computed += more.computed;
         self.chains.extend(&more.chains);

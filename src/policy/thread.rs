@@ -289,8 +289,8 @@ impl Policy {
         self.read(move |state| state.text_logprobs(&model, version, &rows))
     }
 
-    /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats, at each token over those
-    /// that the choices allow there, at `temperature`.
+    /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats, at each token among
+    /// the tokens that the choices allow there, at `temperature`.
     ///
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
@@ -364,7 +364,7 @@ impl Policy {
         self.ask(move |state| state.load(&model, &folder))
     }
 
-    /// As [`Policy::load`], with older versions beside the newest for those that still ask for them; oldest first.
+    /// As [`Policy::load`], with older versions beside the newest for nodes that still ask for them; oldest first.
     pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
         self.forget(model);
         let (model, folders) = (model.to_string(), folders.to_vec());
@@ -398,7 +398,7 @@ impl Policy {
     }
 }
 
-/// Refuses a server of two models, one of which has it take all weights in place of its own.
+/// Refuses a server of two models if one of them replaces all the server's weights.
 fn apart(served: &BTreeMap<String, GenerationServer>, models: &BTreeMap<String, ModelSettings>) -> Result<(), PolicyError> {
     let whole = |name: &str| matches!(models.get(name), Some(ModelSettings::Load(load)) if load.lora.is_none() && load.adapter.is_none());
     for (name, own) in served.iter().filter(|(name, _)| whole(name)) {

@@ -1,4 +1,4 @@
-//! Spreads independent jobs over threads, so that what comes out doesn't depend on how many there are.
+//! Spreads independent jobs over threads, so that the results don't depend on their number.
 
 use super::error::first_line;
 use super::PolicyError;

@@ -1,4 +1,4 @@
-//! One model of a process: what it begins with, the versions of what is trained of it that are kept, and how these are saved.
+//! One model of a process: what it begins with, the kept versions of its trained weights, and how they are saved.
 
 use super::acting::Acting;
 use super::engine::MatrixFormat;
@@ -69,7 +69,7 @@ pub struct VersionedModel {
     pub stores: RefCell<BTreeMap<u64, Store>>,
     /// Bytes that each of those may take, where that is set.
     pub cache: Option<u64>,
-    /// What acts with a version.
+    /// The acting model of a version.
     pub acting: Acting,
     /// The seed of its random numbers.
     pub seed: u64,
@@ -185,7 +185,7 @@ impl VersionedModel {
         Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), acting, ..model })
     }
 
-    /// A model that begins with those weights, all of which are trained.
+    /// A model that begins with those weights and trains all of them.
     fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> VersionedModel {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
@@ -218,7 +218,7 @@ impl VersionedModel {
         let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), learnt)?);
         let mut flat = adapter.layout().random(mix(self.seed, text("adapter")));
         if let Some(begun) = self.start.value_head() {
-            // The head of a critic that was saved is learnt on from what it is.
+            // The head of a saved critic is learnt on from its saved values.
             let at = flat.len() - begun.len();
             flat[at..].copy_from_slice(&begun);
         }
@@ -241,12 +241,12 @@ impl VersionedModel {
         Ok(VersionedModel { start, moments, versions: VecDeque::from([(0, flat)]), ..self })
     }
 
-    /// What acts with a version that is still kept.
+    /// The acting model of a kept version.
     pub fn acting_at(&self, name: &str, version: u64) -> Result<Net, PolicyError> {
         Ok(self.acting.at(version, self.at(name, version)?))
     }
 
-    /// Makes `version` with the weights `flat` the newest, keeps `keep` older ones, and forgets what was made of the others.
+    /// Makes `version` with the weights `flat` the newest, keeps `keep` older ones, and forgets the others.
     pub fn push(&mut self, version: u64, flat: Tensor, keep: usize) {
         self.versions.push_back((version, flat));
         while self.versions.len() > keep + 1 {
@@ -257,14 +257,14 @@ impl VersionedModel {
         self.acting.retain(&kept);
     }
 
-    /// Has `versions` in place of those there are, of which nothing made is left.
+    /// Replaces all versions by `versions`, and forgets whatever was made of the old ones.
     pub fn replace(&mut self, versions: VecDeque<(u64, Tensor)>) {
         self.versions = versions;
         self.stores.get_mut().clear();
         self.acting.retain(&[]);
     }
 
-    /// The newest version of what is trained.
+    /// The newest version of the trained weights.
     pub fn newest(&self) -> (u64, &Tensor) {
         // Never empty, so the fallback is never taken.
         self.versions.back().map_or((0, self.start.flat()), |(version, flat)| (*version, flat))
@@ -396,7 +396,7 @@ impl VersionedModel {
         }
     }
 
-    /// Takes the version in `folder` in place of those that it has, and gives its number. `name` is what the model is called.
+    /// Replaces its versions by the one in `folder`, and returns that one's number. `name` is what the model is called.
     ///
     /// # Errors
     /// If the folder can't be read, or holds another model.

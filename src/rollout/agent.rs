@@ -24,7 +24,8 @@ pub enum PromptLayout {
     #[default]
     Rebuilt,
     /// Each turn is a further message of one conversation, which so begins with all that was read and written before, token by token. From the
-    /// second message on `rules`, `task` and `history` are empty, and of the context only what is new stands there: the rest stands above.
+    /// second message on `rules`, `task` and `history` are empty, and of the context only new parts are added: the rest is in earlier
+    /// messages.
     Chat,
 }
 
@@ -55,9 +56,9 @@ pub struct Agent {
     #[serde(default)]
     #[schemars(extend("items" = { "type": "string", "x-names": "model" }))]
     pub by_name: Vec<String>,
-    /// What it reads: a template of your own, or a file with one (the guide lists its variables). Where it plays also `board` (the context and the
-    /// observation: for small policies trained from nothing), which it is unless given, or `full` (the rules, the context, the last turns, the
-    /// observation and the admissible actions: for policies that can read). Where it reflects, a short one of our own unless given.
+    /// The prompt: a Jinja template, or a file with one (the guide lists its variables). Where it plays also `board` (the context and the
+    /// observation: for small policies trained from nothing), which it is unless given, or `full` (the rules, the context, the last turns,
+    /// the observation and the admissible actions: for policies that can read). Where it reflects, a short one of our own unless given.
     #[serde(default)]
     #[schemars(extend("x-names" = "template", "x-known" = ["board", "full"]))]
     pub prompt: Option<String>,
@@ -89,22 +90,23 @@ pub struct Agent {
     #[serde(default)]
     pub answer: Option<Vec<AnswerPart>>,
     /// After how many turns the parts that are carried on stand in the prompt, at `{{ carried.TAG }}`: 1, the next turn. With 2 each turn
-    /// is told what was written a turn too early: a control of what carrying is worth.
+    /// reads the parts of the turn before the previous one: a control for the value of carrying.
     #[serde(default = "next")]
     #[schemars(range(min = 1, max = 100))]
     pub carry_after: usize,
-    /// What stands in its prompt beside what it observes, in this order.
+    /// The sources of context in its prompt beside the observation, in this order.
     #[serde(default)]
     pub context: Vec<SourceSettings>,
     /// Sampling temperature; 0 takes the likeliest. When left out: 1 in training and 0.7, at which LaMer evaluates, in `evaluate`.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
-    /// Samples from the smallest set of tokens that has this much probability. What is recorded stays the log-probability among all tokens.
+    /// Samples from the smallest set of tokens that has this much probability. The recorded log-probability stays that among all tokens.
     #[serde(default = "all")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: f64,
-    /// Samples from this many most likely tokens, among which `top_p` then chooses by their share of what is left; 0: from all.
+    /// Samples from this many most likely tokens, among which `top_p` then chooses by their share of the remaining probability; 0: from
+    /// all.
     #[serde(default)]
     #[schemars(range(max = 1_000_000))]
     pub top_k: usize,
@@ -113,7 +115,7 @@ pub struct Agent {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f64,
     /// Makes tokens that the prompt or the answer has less likely, with `decode: free`, or where it reflects: divides logits above 0 by this, and multiplies
-    /// others by it; 1 changes nothing. Penalties change what is drawn from; what is recorded stays the log-probability under the model.
+    /// others by it; 1 changes nothing. Penalties change the sampling distribution; the recorded log-probability stays the model's.
     #[serde(default = "all")]
     #[schemars(range(min = 0.01, max = 2.0))]
     pub repetition_penalty: f64,
@@ -142,8 +144,8 @@ pub struct Agent {
     /// With a `critic`: how a score is made of its values and the policy's probabilities.
     #[serde(default)]
     pub rank: Option<RankSettings>,
-    /// Several answers a turn, of which the one is given that the policy values most itself (Tree of Thoughts): `branches: {}` samples 5 and
-    /// gives the likeliest.
+    /// Several answers a turn: the policy gives the one that it values most itself (Tree of Thoughts): `branches: {}` samples 5 and gives
+    /// the likeliest.
     #[serde(default)]
     pub branches: Option<BranchSettings>,
 }
@@ -178,7 +180,7 @@ impl Agent {
         }
     }
 
-    /// How it is told of earlier attempts.
+    /// How its prompt shows earlier attempts.
     pub fn notes(&self) -> NotesSettings {
         let named = self.context.iter().find_map(|source| match source {
             SourceSettings::Notes(notes) => Some(notes.clone()),
@@ -248,7 +250,7 @@ impl Agent {
         }
     }
 
-    /// Turns after which an episode is cut; a check has seen that what plays has some.
+    /// Turns after which an episode is cut; a check has seen that playing nodes have some.
     pub fn turns(&self) -> u32 {
         self.max_turns.unwrap_or(1)
     }
@@ -264,14 +266,14 @@ impl Agent {
         agent
     }
 
-    /// Whether a part of an answer is told in the next turn.
+    /// Whether a part of an answer is carried into the next turn.
     pub fn carries(&self) -> bool {
         self.parts().any(|part| part.carry)
     }
 }
 
-/// What stands behind `agent` in a node's settings: the name of one of `agents:`, or the settings of one. Checking a pipeline puts the
-/// settings in place of the name.
+/// The value of `agent` in a node's settings: the name of one of `agents:`, or the settings of one. Checking a pipeline puts the settings
+/// in place of the name.
 pub fn agent_or_name(generator: &mut SchemaGenerator) -> Schema {
     let agent = generator.subschema_for::<Agent>();
     json_schema!({

@@ -1,4 +1,4 @@
-//! How many answers an agent chooses among in a turn, and by what.
+//! How many answers an agent chooses among in a turn, and by which question.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ pub struct BranchSettings {
     #[serde(default = "samples")]
     #[schemars(range(min = 2, max = 64))]
     pub samples: usize,
-    /// What the policy is asked about a branch: a template, or a file with one, of the `observation`, the `answer`, its `action` and its `parts`
-    /// by tag. Where the model has a chat template it is the turn of a user. Without it a branch is worth how likely the policy finds its own
-    /// answer: the geometric mean of the tokens' probabilities, as they were sampled.
+    /// The question to the policy about a branch: a template, or a file with one, of the `observation`, the `answer`, its `action` and its
+    /// `parts` by tag. Where the model has a chat template it is the turn of a user. Without it a branch is worth how likely the policy
+    /// finds its own answer: the geometric mean of the tokens' probabilities, as they were sampled.
     #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub ask: Option<String>,

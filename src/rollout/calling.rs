@@ -1,4 +1,4 @@
-//! The prompt of a call that an agent program makes: its own messages, and what the agent is told beside them.
+//! The prompt of a call that an agent program makes: its own messages, and the agent's context.
 
 use super::agent::Agent;
 use super::context::{words, Passage, PassageSlot};
@@ -21,18 +21,18 @@ pub struct CallWriter<'a> {
     pub tokenizer: &'a Tokenizer,
     /// The model that answers, where there are several.
     pub answered_by: &'a Option<Answerer>,
-    /// Whether its model can be told of a call's tools.
+    /// Whether its model's template can render a call's tools.
     pub tools: bool,
     /// Whether a memory is queried in this iteration.
     pub queried: bool,
 }
 
 impl CallWriter<'_> {
-    /// The prompt of a call with these passages of context. A call that goes on from another goes on from its tokens: what was read and sampled
-    /// is never encoded again.
+    /// The prompt of a call with these passages of context. A call that goes on from another goes on from its tokens: tokens that were read
+    /// and sampled are never encoded again.
     ///
     /// # Errors
-    /// If the template refuses the messages, the model can't be told of the tools, or the prompt has more tokens than allowed.
+    /// If the template refuses the messages, the template can't render the tools, or the prompt has more tokens than allowed.
     pub fn ask(&self, now: &TurnContext, call: &Call, passages: &[Passage]) -> Result<CallPrompt, Fault> {
         if !self.tools && !call.tools.is_empty() {
             let model = self.answered_by.as_ref().map_or(&self.agent.model, |(model, _)| model);
@@ -58,7 +58,7 @@ impl CallWriter<'_> {
 
     /// The tokens of the turn before, its answer, and what the call adds; none where the template doesn't allow it.
     fn further(&self, before: &Turn, call: &Call, passages: &[Passage]) -> Result<Option<(Vec<u32>, PromptMemory)>, Fault> {
-        // What stands for the whole episode, or in a system message, stands above.
+        // Passages for the whole episode, or in a system message, are already in an earlier message.
         let news: Vec<Passage> = passages.iter().filter(|passage| !passage.once && passage.slot == PassageSlot::Context).cloned().collect();
         let known = &before.prompt_memory;
         let on = |read: &[u32], passages: &[Passage]| {

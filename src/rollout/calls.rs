@@ -1,4 +1,4 @@
-//! The calls of an agent program's episode at its end: which are rows, in which order, and what each earned.
+//! The calls of an agent program's episode at its end: its rows, their order, and the reward of each.
 
 use super::calling::RETOKENISED;
 use super::episode::Turn;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What a program said of its calls, each by its name.
 #[derive(Default)]
 pub struct Calls {
-    /// Their rewards, in the order in which they came.
+    /// Their rewards, in order of arrival.
     credit: Vec<(u64, f32)>,
     /// Those whose answers it didn't read.
     unread: Vec<u64>,
@@ -49,7 +49,7 @@ impl Calls {
 }
 
 /// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each goes on from, and by name
-/// among equals. The order in which they came says nothing, nor does what a call was called for it: a second beginning is a sub-agent's, a second
+/// among equals. The order of arrival says nothing, nor does a program's name for a call: a second beginning is a sub-agent's, a second
 /// call that goes on from another edits.
 fn arrange(turns: &mut [Turn]) {
     let mut depths: BTreeMap<u64, u32> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Clusters of what is seen, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves by cluster looks up.
+//! Clusters of observations, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves by cluster looks
+//! up.
 
 use super::error::RolloutError;
 use super::points::{Pointer, Points};
@@ -129,7 +130,7 @@ impl ObservationClusters {
         Ok(joined)
     }
 
-    /// Takes up clusters that were founded before, by their prototypes, in the order in which that happened.
+    /// Takes up clusters that were founded before, by their prototypes, in order of founding.
     fn insert(&mut self, founders: &[ClusterKey]) -> Result<(), PolicyError> {
         let points = self.points(founders)?;
         for (key, point) in founders.iter().zip(points) {

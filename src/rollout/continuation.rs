@@ -1,5 +1,5 @@
 //! Plays on from a turn that was logged: the episode's responses up to it are given again, token by token, in a world of the same task, and
-//! the policy goes on from there. What the world shows and what the policy reads must be what was logged, or the turn isn't restored.
+//! the policy goes on from there. The observation and the prompt must equal the logged ones, or the turn isn't restored.
 
 use super::episode::{EpisodeStart, Finished};
 use super::error::RolloutError;

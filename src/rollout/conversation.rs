@@ -95,7 +95,7 @@ impl PromptWriter<'_> {
         situation: &Situation,
         passages: &[Passage],
     ) -> Result<(Vec<u32>, PromptMemory), Fault> {
-        // What stands for the whole episode stands above.
+        // Passages for the whole episode are already in an earlier message.
         let news: Vec<Passage> = passages.iter().filter(|passage| !passage.once && passage.slot == PassageSlot::Context).cloned().collect();
         let user = |passages: &[Passage]| {
             let memory = words(passages, PassageSlot::Context);

@@ -46,7 +46,7 @@ pub fn resample(
     Ok(sampled)
 }
 
-/// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal but for rounding ([`equal`]).
+/// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal up to rounding ([`equal`]).
 pub fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
     let Some(rows) = row::sorted(rows)? else { return Ok(0) };
     let reflections = reflections(&rows)?;

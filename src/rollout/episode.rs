@@ -81,7 +81,7 @@ pub struct PromptMemory {
     pub message: Option<Box<ConversationMessage>>,
 }
 
-/// A message of a conversation, with what is needed to rebuild the conversation under another system message.
+/// A message of a conversation, with its parts, so that the conversation can be rebuilt under another system message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConversationMessage {
     /// The turn with which the conversation begins.
@@ -131,7 +131,7 @@ pub struct Turn {
     pub truncated: &'static str,
     /// Where the episode stands on the world's own scale; the sum of its rewards so far where the world has none.
     pub score: f32,
-    /// The small figures that the world gave with what it led to, as a JSON object; empty where it gave none.
+    /// The small figures that the world gave after the turn, as a JSON object; empty where it gave none.
     pub info: String,
     /// The seed that the response was sampled with.
     pub seed: u64,
@@ -149,7 +149,7 @@ pub struct Turn {
 /// A finished episode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// Its index among those that were begun since the sampler was cleared.
+    /// Its index among the episodes begun since the sampler was cleared.
     pub number: usize,
     /// Its identity.
     pub start: EpisodeStart,
@@ -191,7 +191,7 @@ pub struct Move {
 }
 
 impl Move {
-    /// What the environment is told; `calls`: a program asked, and gets an answer.
+    /// The message to the environment; `calls`: the answer to a program's call.
     pub fn act(&self, calls: bool) -> Act<'_> {
         if !calls {
             return Act::Action(&self.action);
@@ -257,8 +257,8 @@ impl Episode {
         self.turns.len() as u32 // `max_turns` is a u32
     }
 
-    /// Records a turn: what was asked, what was said and what the world showed then. Where the episode is over with it, by itself or because
-    /// this was the `last` turn allowed, returns the final observation. `parallel`: a program's calls may overlap.
+    /// Records a turn: prompt, response and the world's answer. Where the episode is over with it, by itself or because this was the `last`
+    /// turn allowed, returns the final observation. `parallel`: a program's calls may overlap.
     ///
     /// # Errors
     /// If a program calls once more after the last turn allowed, or rewards a call that it didn't make: no reward follows from a failure.

@@ -20,7 +20,7 @@ pub enum RolloutError {
     #[error(transparent)]
     Row(#[from] RowError),
     /// The rewards that `advantage` will compare can't be computed, so dynamic sampling can't judge the tasks.
-    #[error("the rewards that are compared can't be told: {0}")]
+    #[error("the rewards to compare are unknown: {0}")]
     Weighed(String),
     /// More episodes failed than the retry policy allows.
     #[error(transparent)]

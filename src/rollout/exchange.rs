@@ -1,4 +1,4 @@
-//! A control experiment for notes: each trial is told the notes of another task. The value of a trial's own notes is what it wins beyond
+//! A control experiment for notes: each trial reads the notes of another task. The value of a trial's own notes is what it wins beyond
 //! that.
 
 use super::episode::EpisodeStart;
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Whose notes an episode is told.
+/// The task that an episode's notes come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NotesOwner {
@@ -29,7 +29,7 @@ pub struct Exchange {
 struct AttemptCount {
     begun: usize,
     ended: usize,
-    /// Those that ended so that another attempt follows.
+    /// Attempts that another attempt follows.
     followed: usize,
 }
 

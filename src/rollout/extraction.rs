@@ -1,5 +1,5 @@
-//! Extracts entries for a memory from the best and the worst episodes of an iteration (SLEA-RL, section 3.4: selective extraction): strategies
-//! from those that came out well, warnings from the others.
+//! Extracts entries for a memory from the best and the worst episodes of an iteration (SLEA-RL, section 3.4: selective extraction):
+//! strategies from the good ones, warnings from the others.
 //!
 //! Each row that comes out has a list in its column `action`, a line an entry: the kind, a `/`, the level, a colon and the text. A policy
 //! writes `level: text` lines on an episode as a whole; a template makes one such line of a turn. Either way the row's score is its episode's:
@@ -72,9 +72,9 @@ fn warnings() -> usize {
 
 /// What a template of a turn can ask for.
 pub const PLACES: Placeholders = &[
-    ("action", "what was done"),
-    ("observation", "what was seen before it"),
-    ("next", "what was seen after it"),
+    ("action", "the action"),
+    ("observation", "the observation before it"),
+    ("next", "the observation after it"),
     ("turn", "the number of the turn, from 1"),
     ("turns", "how many turns the episode had"),
     ("kind", "`strategy` or `warning`"),
@@ -99,7 +99,7 @@ impl ExtractionSettings {
     /// The template of a turn, if there is one.
     ///
     /// # Errors
-    /// If it can't be read, or asks for what there isn't.
+    /// If it can't be read, or uses an unknown name.
     pub fn template(&self) -> Result<Option<PromptTemplate>, TemplateError> {
         let Some(text) = &self.template else { return Ok(None) };
         let template = PromptTemplate::read(text, PLACES)?;
@@ -124,7 +124,7 @@ impl ExtractionSettings {
 }
 
 impl Extractor {
-    /// Extracts as these settings say; `programs` knows those that played.
+    /// Extracts as these settings say; `programs` knows the programs that played.
     ///
     /// # Errors
     /// If a template can't be read, or there is neither an agent nor a template.
@@ -148,8 +148,8 @@ impl Extractor {
         Ok(Extractor { outcomes: settings.outcomes.clone(), most: [settings.strategies, settings.warnings], writer })
     }
 
-    /// The rows with the entries extracted from the episodes among `rows`, which are sorted by name; no batch where there are none. `run` is the
-    /// run's seed; what was read joins `tokens`, and what a policy could not answer joins `failed`.
+    /// The rows with the entries extracted from the episodes among `rows`, which are sorted by name; no batch where there are none. `run`
+    /// is the run's seed; read tokens are counted in `tokens`, and what a policy could not answer joins `failed`.
     ///
     /// # Errors
     /// If rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
@@ -215,7 +215,7 @@ fn filled(template: &PromptTemplate, episodes: &[Transcript], most: usize) -> Re
     Ok(if records.is_empty() { None } else { Some(record::table(&records, &[])?) })
 }
 
-/// The turn `i` of an episode with a line about it, as a row of phase `reflect` that nobody wrote: its response has no tokens.
+/// The turn `i` of an episode with a line about it, as a row of phase `reflect` without sampled tokens.
 fn turn(episode: &Transcript, i: usize, line: String) -> Turn {
     let observation = episode.observations[i].to_owned();
     Turn {

@@ -1,16 +1,16 @@
-//! What an attempt is told of those before it (LaMer, sections 4 and 6.2: the inter-episode memory).
+//! Notes for an attempt on earlier ones (LaMer, sections 4 and 6.2: the inter-episode memory).
 
 use crate::policy::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the attempts that follow are told of one.
+/// The notes on an attempt, for later attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NoteContent {
-    /// What the policy wrote about it.
+    /// The policy's reflection on it.
     Reflection,
-    /// What was done in it and how it ended.
+    /// Its actions and its end.
     History,
     /// Both: the paper's default.
     #[default]
@@ -19,11 +19,11 @@ pub enum NoteContent {
     None,
 }
 
-/// What the attempts that follow are told of one about which nothing is written.
+/// The notes on an attempt without a reflection, for later attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unwritten {
-    /// What was done in it and how it ended.
+    /// Its actions and its end.
     History,
     /// Nothing.
     #[default]

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub struct Play {
     /// The agent.
     pub agent: Agent,
-    /// Who chooses the actions.
+    /// The source of actions: the policy, the environment's expert, or both.
     pub actor: Actor,
     /// How responses are sampled.
     pub sampling: Sampling,
@@ -64,7 +64,7 @@ pub type TurnRequest = Result<(Request, PromptMemory, String), Fault>;
 /// A model that writes.
 struct Writer {
     encoder: ActionEncoder,
-    /// Whether it can be told of tools.
+    /// Whether its template can render tools.
     tools: bool,
     /// Of a model that calls name: the version of its weights.
     version: u64,
@@ -152,7 +152,7 @@ impl Player {
         named.unwrap_or(&self.own).encoder.tokenizer()
     }
 
-    /// Takes the versions of the weights that models called by name answer with from now on, from what was the version of each.
+    /// Takes the versions of the weights that models called by name answer with from now on, from the version of each.
     pub fn renew(&mut self, mut newest: impl FnMut(&str, u64) -> Result<u64, RowError>) -> Result<(), RowError> {
         for (name, writer) in &mut self.by_name {
             writer.version = newest(name, writer.version)?;
@@ -250,7 +250,7 @@ impl Player {
     }
 
     /// The responses, by the policy with the weights that each episode began with, or by the expert. An episode that can't be answered has a
-    /// fault of its own; an error is one of the policy's. What was read joins `tokens`.
+    /// fault of its own; an error is one of the policy's. Read tokens are counted in `tokens`.
     pub fn responses(
         &mut self,
         live: &[LiveEpisode],
@@ -321,7 +321,7 @@ impl Player {
             if !request.choices.is_empty() && !request.choices.contains(&code) {
                 if !self.play.join {
                     let text = format!(
-                        "the expert's action `{action}` is none of the {} admissible ones; `join: true` adds it to them",
+                        "the expert's action `{action}` isn't one of the {} admissible ones; `join: true` adds it to them",
                         request.choices.len()
                     );
                     return Err(Fault::new(Cause::Expert, text));

@@ -6,7 +6,7 @@ use crate::policy::{Policy, PolicyError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What makes points of keys.
+/// How keys are embedded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Points {

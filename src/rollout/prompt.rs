@@ -11,8 +11,8 @@ use minijinja::Value;
 pub const BOARD: &str = "{{ memory }}{% if task %}{{ task }}
 {% endif %}{{ observation }}";
 
-/// The rules, the last turns, the observation and the admissible actions: for policies that can read. Its last newline is doubled: one
-/// ends the template and is none of the prompt.
+/// The rules, the last turns, the observation and the admissible actions: for policies that can read. Its last newline is doubled: one ends
+/// the template and isn't part of the prompt.
 pub const FULL: &str = "{{ rules }}
 {% if task %}{{ task }}
 {% endif %}{{ memory }}{% if history %}Your last turns:
@@ -30,9 +30,9 @@ pub const PLACES: Placeholders = &[
     ("observation", "what is seen now"),
     ("rules", "how the world is played"),
     ("task", "the task's own text, where observations don't say it"),
-    ("memory", "what is told of earlier attempts and from a memory"),
-    ("history", "the last turns, the oldest first: each has `observation`, `action` and `thought`, what was said before the action"),
-    ("actions", "the admissible actions, a list: `actions[:50] | join(', ')` tells the first 50"),
+    ("memory", "notes on earlier attempts, and entries retrieved from a memory"),
+    ("history", "the last turns, the oldest first: each has `observation`, `action` and `thought`, the text before the action"),
+    ("actions", "the admissible actions, a list: `actions[:50] | join(', ')` gives the first 50"),
     ("turn", "the number of the turn, from 1"),
     ("max_turns", "the turns that an episode may have"),
     ("attempt", "the number of the attempt, from 1"),
@@ -53,7 +53,7 @@ pub struct Situation<'a> {
     pub rules: &'a str,
     /// The task's own text, where the observations don't say it; else empty.
     pub instruction: &'a str,
-    /// What is told of earlier attempts and from a memory.
+    /// Notes on earlier attempts, and entries retrieved from a memory.
     pub memory: &'a str,
     /// The last turns of this episode, the oldest first.
     pub history: &'a [Turn],
@@ -109,7 +109,7 @@ impl AgentPrompt {
     /// The prompt by which this agent plays.
     ///
     /// # Errors
-    /// If a template can't be read, or asks for what there isn't.
+    /// If a template can't be read, or uses an unknown name.
     pub fn new(agent: &Agent) -> Result<AgentPrompt, TemplateError> {
         Ok(AgentPrompt { user: user(agent)?, system: system(agent)? })
     }
@@ -119,7 +119,7 @@ impl AgentPrompt {
         self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
     }
 
-    /// The situation in words: what stands in the system message, `passages` with it, and in the user's.
+    /// The situation in words: the system message (with `passages`) and the user's message.
     ///
     /// # Errors
     /// If a template can't be filled with it.
@@ -169,7 +169,7 @@ fn system(agent: &Agent) -> Result<Option<PromptTemplate>, TemplateError> {
     agent.system.as_deref().map(|text| PromptTemplate::read_any(text, PLACES)).transpose()
 }
 
-/// The words of templates of one's own, for a vocabulary.
+/// The words of custom templates, for a vocabulary.
 ///
 /// # Errors
 /// As [`AgentPrompt::new`].

@@ -12,14 +12,14 @@ pub const SHORT: &str = "{{ memory }}{{ first }}\nAttempt {{ attempt }}: {{ acti
 
 /// What a template of a reflection can ask for.
 pub const PLACES: Placeholders = &[
-    ("first", "what was seen first"),
-    ("actions", "what was done, in order"),
-    ("last", "what was seen in the end"),
+    ("first", "the first observation"),
+    ("actions", "the actions, in order"),
+    ("last", "the last observation"),
     ("rules", "how the world is played"),
     ("task", "the task's own text, where observations don't say it"),
-    ("memory", "what was told of earlier attempts, and what a memory tells"),
+    ("memory", "notes on earlier attempts, and entries retrieved from a memory"),
     ("attempt", "the number of the attempt, from 1"),
-    ("transcript", "what was seen and done, turn by turn, and what was seen in the end"),
+    ("transcript", "observations and actions, turn by turn, and the last observation"),
     ("won", "whether it was won"),
     ("score", "its score"),
     ("kind", "what is to be extracted from it: `strategy` or `warning`; empty in a reflection"),
@@ -36,7 +36,7 @@ impl ReflectionQuestion {
     /// The reflection prompt of this agent.
     ///
     /// # Errors
-    /// If a template can't be read, asks for what there isn't, or can't be filled.
+    /// If a template can't be read, uses an unknown name, or can't be filled.
     pub fn new(agent: &Agent) -> Result<ReflectionQuestion, TemplateError> {
         tried(agent).map_err(|(_, error)| error)
     }

@@ -1,5 +1,5 @@
 //! Choosing by a critic (Retrospex, Xiang et al. 2024: dynamic action rescoring): the actions that may be taken are ranked by how likely the
-//! policy finds each and by what a critic, learnt from logged rows, expects of it; the policy counts for less the longer an episode is.
+//! policy finds each and by its value under a critic that learnt from logged rows; the policy counts for less the longer an episode is.
 //!
 //! The paper lets a language model propose some actions and ranks those; here all admissible ones are ranked. What the critic expects of an
 //! action is its value before the action's last token, the one that closes it: the return to expect once that action is all that is said.
@@ -96,8 +96,8 @@ fn candidates(choices: &[Vec<u32>]) -> Vec<Vec<u32>> {
     choices.iter().filter(|choice| known.insert(choice.as_slice())).cloned().collect()
 }
 
-/// The geometric mean of the probabilities of an action's tokens, as in the released code: those that nothing else could have stood for have
-/// probability 1.
+/// The geometric mean of the probabilities of an action's tokens, as in the released code: tokens without an alternative have probability
+/// 1.
 fn per_token(logprob: f64, tokens: usize) -> f64 {
     (logprob / tokens.max(1) as f64).exp()
 }

@@ -95,9 +95,8 @@ pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowErr
     row::batch(fixed.chain(parts.iter().map(|(name, values)| (name.as_str(), values.clone()))).collect())
 }
 
-/// The turns of these episodes as rows, in their order; `notes` are what the next attempt is told of each, and may be missing;
-/// `parts` as for [`table`].
-/// No batch without a turn.
+/// The turns of these episodes as rows, in their order; `notes` are the notes on each for the next attempt, and may be missing; `parts` as
+/// for [`table`]. No batch without a turn.
 pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Result<Option<RecordBatch>, RowError> {
     let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
         let note = notes.get(i).map_or("", String::as_str);

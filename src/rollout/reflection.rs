@@ -46,7 +46,7 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Reflects as these settings say, at `temperature` where they give none; `programs` knows those that played. An error if there
+    /// Reflects as these settings say, at `temperature` where they give none; `programs` knows the programs that played. An error if there
     /// is no such prompt.
     pub fn new(settings: &ReflectionSettings, temperature: f64, programs: Programs) -> Result<Reflector, RolloutError> {
         let ReflectionSettings { on, keep, budget, actor, notes, .. } = *settings;
@@ -81,9 +81,8 @@ impl Reflector {
     }
 
     /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
-    /// `run` is the run's seed; what was read joins `tokens`. Where the prompt is too long or a server gives no answer nothing is said, and the
-    /// reflection joins `failed`.
-    /// An error if rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
+    /// `run` is the run's seed; read tokens are counted in `tokens`. Where the prompt is too long or a server gives no answer nothing is
+    /// said, and the reflection joins `failed`. An error if rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
     pub fn reflect(
         &self,
         policy: &Policy,
@@ -124,7 +123,7 @@ impl Reflector {
                 Turn { invalid: (!turn.valid).then_some(unread), ..turn }
             }
             Err(fault) => {
-                // What was too long to read is too long to train on: its last token stands for it.
+                // A prompt too long to read is too long to train on: its last token represents it.
                 let unread = if fault.cause.name() == Cause::Prompt.name() { request.prompt.len().saturating_sub(1) } else { 0 };
                 let request = Request { prompt: request.prompt[unread..].to_vec(), ..request };
                 failed.push(lost(episode, fault));

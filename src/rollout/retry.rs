@@ -15,7 +15,7 @@ pub struct RetryPolicy {
     pub max_failed: f64,
 }
 
-/// The episodes of an iteration that wait for a try, and those that have failed. An episode is known by its index, from 0.
+/// The episodes of an iteration that wait for a try, and the failed ones. An episode is known by its index, from 0.
 pub struct Retries {
     policy: RetryPolicy,
     /// Episodes that were played before in the same iteration, and how many of them were given up.
@@ -33,7 +33,7 @@ pub struct Retries {
     lost: usize,
 }
 
-/// An episode that was given up: its name with the turn in which it failed for the last time, and why. In the order of their names.
+/// An episode that was given up: its name, the turn of its last failure, and the cause. In the order of their names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailedEpisode {
     /// The task's name.
@@ -42,11 +42,11 @@ pub struct FailedEpisode {
     pub sample: u32,
     /// Which attempt within it.
     pub attempt: u32,
-    /// The turn in which it failed for the last time.
+    /// The turn of its last failure.
     pub turn: u32,
     /// The kind of failure, as [`crate::env::Cause::name`] has it.
     pub cause: &'static str,
-    /// What was wrong.
+    /// The fault.
     pub error: String,
     /// How often it was tried.
     pub tries: u32,
@@ -57,7 +57,7 @@ pub struct FailedEpisode {
 pub struct GivenUp {
     /// Its index.
     pub episode: usize,
-    /// The turn in which it failed for the last time.
+    /// The turn of its last failure.
     pub turn: u32,
     /// Why.
     pub fault: Fault,

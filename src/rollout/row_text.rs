@@ -36,7 +36,7 @@ impl RowText {
     /// The template of a setting: the text itself, or a file.
     ///
     /// # Errors
-    /// If it can't be read, or asks for what no row has.
+    /// If it can't be read, or uses a name that no row has.
     pub fn new(setting: &str) -> Result<RowText, TemplateError> {
         let template = PromptTemplate::read(setting, PLACES)?;
         let fields = template.fields();
@@ -99,7 +99,7 @@ impl RowText {
     }
 }
 
-/// The value of a column in the row `from`; without one, what stands at the end of row `i`, or nothing.
+/// The value of a column in the row `from`; without one, the value at the end of row `i`, or nothing.
 fn cell(rows: &RecordBatch, place: &str, column: &str, from: Option<usize>, i: usize) -> Value {
     let read = |column: &str, i: usize| {
         let array: &ArrayRef = rows.column_by_name(column)?;
@@ -221,6 +221,6 @@ mod tests {
         assert_eq!(needs("{{ row.turn }}{{ history | length }}"), ["action", "observation", "turn"]);
         assert_eq!(needs("{{ task }}"), ["instruction"]);
         assert_eq!(needs("{% if before.answer_memory %}x{% endif %}"), ["answer_memory"]);
-        assert!(RowText::new("{{ state }}").unwrap_err().to_string().contains("there is no `state` to tell"));
+        assert!(RowText::new("{{ state }}").unwrap_err().to_string().contains("there is no `state` for a template"));
     }
 }

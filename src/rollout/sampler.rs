@@ -39,7 +39,7 @@ pub struct Sampler {
     moved: BTreeMap<usize, Move>,
     /// The turns that servers have been asked for.
     pending: PendingTurns,
-    /// Episodes of programs that were told that their call is too long, and haven't answered yet.
+    /// Episodes whose program got the error that its call is too long, and hasn't answered yet.
     refused: BTreeSet<usize>,
     /// The responses of an episode's first turns, by its number, where they are given and not sampled.
     given: BTreeMap<usize, Vec<Vec<u32>>>,
@@ -137,8 +137,8 @@ impl Sampler {
         failed
     }
 
-    /// Plays one turn of every episode whose environment has answered, and returns the episodes that ended, in the order in which they
-    /// began. Waits until at least one environment, or a server, has answered.
+    /// Plays one turn of every episode whose environment has answered, and returns the episodes that ended, in order of their beginnings.
+    /// Waits until at least one environment, or a server, has answered.
     ///
     /// # Errors
     /// If the policy can't answer, or more episodes have failed than may.
@@ -319,7 +319,7 @@ impl Sampler {
         over
     }
 
-    /// What follows from what an episode showed: it may be over, or have failed.
+    /// The consequences of an episode's answer: it may be over, or have failed.
     fn ended(&mut self, e: usize, outcome: Result<Option<String>, Fault>, extras: &Extras) -> Option<Finished> {
         match outcome {
             Ok(outcome) => {
@@ -412,7 +412,7 @@ impl Sampler {
     }
 }
 
-/// The episodes that wait for an action and aren't `busy`, in the order in which they were begun.
+/// The episodes that wait for an action and aren't `busy`, in order of their beginnings.
 fn live<'a>(
     episodes: &'a BTreeMap<usize, Episode>,
     tasks: &'a BTreeMap<String, Task>,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// `flow eval` play a panel alike, and two runs are measured with the same numbers.
 pub const EVALUATION_SEED: u64 = 0;
 
-/// Who chooses the actions.
+/// The source of actions: the policy, the environment's expert, or both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Actor {
@@ -21,8 +21,8 @@ pub enum Actor {
     Policy,
     /// The environment's own solver: demonstrations.
     Expert,
-    /// In a loop: the model in the first attempt, the solver in those after it, which knows what was noted: demonstrations of how to go
-    /// on from a failure.
+    /// In a loop: the model in the first attempt, the solver in later attempts, which knows the notes: demonstrations of how to go on from
+    /// a failure.
     Rescue,
 }
 
@@ -33,7 +33,7 @@ impl Actor {
     }
 }
 
-/// How episodes are played, whoever plays them.
+/// How episodes are played, by a model or by an expert.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlaySettings {
     /// The agent that plays.
@@ -70,18 +70,18 @@ pub struct ReflectionSettings {
     /// Which episodes are reflected on.
     #[serde(default)]
     pub on: On,
-    /// What the prompts of later attempts contain about this one.
+    /// The parts of this attempt in the prompts of later ones.
     #[serde(default)]
     pub keep: NoteContent,
     /// The most tokens of all notes together; the oldest note is dropped first.
     #[serde(default = "budget")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,
-    /// Who reflects.
+    /// The agent that writes the reflection: the policy, the environment's expert, or both.
     #[serde(default)]
     pub actor: Actor,
     /// Where the expert reflects: whether it notes something of this task, or of another one of the game, which teaches the form of a note
-    /// and nothing of what is worth noting.
+    /// and not its content.
     #[serde(default)]
     pub notes: NotesOwner,
 }
@@ -90,7 +90,7 @@ pub struct ReflectionSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// Those that were not won.
+    /// Episodes that were not won.
     #[default]
     Failure,
     /// All.

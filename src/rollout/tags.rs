@@ -6,7 +6,7 @@ pub const ACTION: &str = "action";
 /// The tag that a reflection stands in, unless the agent's answer says otherwise.
 pub const REMARK: &str = "remark";
 
-/// What stands in the last closed `<tag>` of a text, without the space around it; `None` without a closed tag.
+/// The content of the last closed `<tag>` of a text, without the space around it; `None` without a closed tag.
 pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
     let (open, close) = (open(tag), close(tag));
     let start = text.rfind(&open)? + open.len();
@@ -14,7 +14,7 @@ pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
     Some(text[start..start + length].trim())
 }
 
-/// What stands before the last `<tag>` of a text, without the space around it; nothing without a tag.
+/// The text before the last `<tag>`, without the space around it; nothing without a tag.
 pub fn before<'a>(tag: &str, text: &'a str) -> &'a str {
     text.rfind(&open(tag)).map_or("", |at| text[..at].trim())
 }

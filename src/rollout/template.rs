@@ -73,10 +73,10 @@ impl PromptTemplate {
         let known =
             |name: &String| places.iter().any(|(place, _)| place == name) || environment.globals().any(|(global, _)| global == name);
         if let Some(stranger) = variables.iter().find(|name| !known(name)) {
-            let (what, at) = (format!("there is no `{stranger}` to tell"), used(text, stranger).unwrap_or_default());
+            let (what, at) = (format!("there is no `{stranger}` for a template"), used(text, stranger).unwrap_or_default());
             return Err(TemplateError::Wrong { place: place(text, at, &file), what, help: list_placeholders(places) });
         }
-        // What stands there as a name, be it another thing's: `undeclared_variables` doesn't look into slices.
+        // Every name in it, also names of other things: `undeclared_variables` doesn't look into slices.
         let asks: Vec<&'static str> = places.iter().map(|(name, _)| *name).filter(|name| used(text, name).is_some()).collect();
         Ok(PromptTemplate { environment, file, asks })
     }
@@ -195,7 +195,7 @@ fn list_placeholders(places: Placeholders) -> String {
 mod tests {
     use super::*;
 
-    const PLACES: Placeholders = &[("first", "what was seen first"), ("last", "what was seen last")];
+    const PLACES: Placeholders = &[("first", "the first observation"), ("last", "what was seen last")];
 
     fn filled(text: &str) -> Result<String, TemplateError> {
         let fill = |place: &str| Value::from(if place == "first" { "{{ last }}\n" } else { "Z" });
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_place() {
-        assert_eq!(wrong("last\n  {{ lats }}"), "line 2, column 6 of the template: there is no `lats` to tell");
+        assert_eq!(wrong("last\n  {{ lats }}"), "line 2, column 6 of the template: there is no `lats` for a template");
         assert_eq!(wrong("é {{ first }}{% for x last %}"), "line 1, column 23 of the template: unexpected identifier, expected in");
         assert_eq!(wrong("\n{{ last.nothing }}"), "line 2, column 4 of the template: undefined value");
         assert_eq!(wrong("{{ 1 + 1 }}"), "line 1, column 1 of the template: it has no place that an episode fills, such as `{{ first }}`");

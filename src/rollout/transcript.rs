@@ -14,7 +14,7 @@ pub struct Transcript<'a> {
     pub instruction: &'a str,
     /// The first observation.
     pub first: &'a str,
-    /// What was seen before each turn, in order.
+    /// The observation before each turn, in order.
     pub observations: Vec<&'a str>,
     /// The actions, in order.
     pub actions: Vec<&'a str>,
@@ -48,8 +48,8 @@ pub const NEEDS: &[&str] = &[
     "weights",
 ];
 
-/// The episodes among rows that are sorted by name, in their order; reflections are none. An error says which column of [`NEEDS`]
-/// is missing, or isn't of its type.
+/// The episodes among rows that are sorted by name, in their order, without reflections. An error says which column of [`NEEDS`] is
+/// missing, or isn't of its type.
 pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> {
     let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
     let (iterations, versions) = (row::u64s(rows, "iteration")?, row::u64s(rows, "weights")?);

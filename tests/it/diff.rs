@@ -84,7 +84,7 @@ fn advantages_are_compared_by_name() {
     let back = log::diff(&b, &a, Some("advantage"), 10).unwrap().credit.unwrap();
     assert_eq!((moves(&back.up), moves(&back.down)), (vec![1.0], vec![-3.0, -0.25]));
     let message = log::diff(&a, &b, Some("rollout"), 1).unwrap_err().to_string();
-    assert!(message.contains("`rollout` is no node of which both runs logged `advantage`; there are: advantage"), "{message}");
+    assert!(message.contains("`rollout` is no node with `advantage` in both runs; there are: advantage"), "{message}");
     let message = diff_text(a.root(), b.root(), &[]);
     assert!(message.contains("rows: 4 in both, 1 only in a, 1 only in b") && message.contains("yes -> singleton: 1 rows"), "{message}");
 }
@@ -141,7 +141,7 @@ fn what_lacks_a_column_or_was_changed_is_not_called_equal() {
     bytes[20] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     let output = fails(flow().arg("diff").arg(a.root()).arg(b.root()));
-    assert!(output.contains("part-1.parquet is damaged (its bytes are not those that were committed)"), "{output}");
+    assert!(output.contains("part-1.parquet is damaged (its bytes have changed since it was committed)"), "{output}");
     // The same file under a second name.
     let d = run_without(folder.path(), "d", &rows, &[], true);
     for sides in [[a.root(), d.root()], [d.root(), a.root()], [d.root(), d.root()]] {

@@ -220,6 +220,8 @@ fn every_link_of_the_documentation_leads_somewhere() {
         "docs/reference.md",
         "docs/agents.md",
         "docs/worlds.md",
+        "docs/operations.md",
+        "docs/clusters.md",
     ] {
         for link in page(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap();

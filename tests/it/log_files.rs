@@ -188,7 +188,7 @@ fn no_flipped_bit_gives_another_answer() {
         flipped[random.below(whole.len())] ^= 1 << random.below(8);
         fs::write(&part, flipped).unwrap();
         let message = query(&run, sql).unwrap_err().to_string();
-        assert!(message.contains("part-0.parquet is damaged (its bytes are not those that were committed)"), "{message}");
+        assert!(message.contains("part-0.parquet is damaged (its bytes have changed since it was committed)"), "{message}");
         assert!(query(&run, "SELECT count(*) FROM rollout WHERE iteration = 0").is_ok(), "what isn't asked needn't be whole");
     }
 }

@@ -246,7 +246,7 @@ fn a_frozen_model_acts_beside_a_trained_one() {
     // A writer that is trained has versions of its own, and the player's say nothing about them.
     let both = yaml.replace("log: [trial,", "  second: { op: gpu-update, inputs: advantage, with: { model: other } }\nlog: [trial,");
     let message = fails(flow().arg("check").arg(pipeline(folder.path(), &both)));
-    assert!(message.contains("`reflect` reflects with `other`, which is trained, on what `actor` played"), "{message}");
+    assert!(message.contains("`reflect` reflects with `other`, which is trained, on episodes of `actor`"), "{message}");
     let crossed = yaml.replace("player: { model: actor", "player: { model: other");
     let crossed = crossed.replace("log: [trial,", "  second: { op: gpu-update, inputs: advantage, with: { model: other } }\nlog: [trial,");
     let message = fails(flow().arg("check").arg(pipeline(folder.path(), &crossed)));

@@ -19,6 +19,7 @@ mod diff;
 mod disk;
 mod docs;
 mod drift;
+mod english;
 mod failure;
 mod generated;
 mod house;

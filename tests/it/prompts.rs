@@ -130,7 +130,7 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
     std::fs::write(&file, "{{ rules }}\n  {{ observatoin }}\n").unwrap();
     let check = |rollout: &str, reflect: &str| fails(flow().arg("check").arg(pipeline(folder.path(), &asking(rollout, reflect))));
     let output = check(&format!("prompt: {}", file.display()), "prompt: '{{ last + 1 }}'");
-    let place = format!("prompt: {}:2:6: there is no `observatoin` to tell", file.display());
+    let place = format!("prompt: {}:2:6: there is no `observatoin` for a template", file.display());
     assert!(output.contains(&place) && output.contains("`observation`: what is seen now"), "{output}");
     assert!(output.contains("prompt: line 1, column 4 of the template: "), "{output}");
     assert!(output.contains("pipeline.yaml:"), "and where it is named: {output}");
@@ -138,7 +138,7 @@ fn what_is_wrong_with_a_template_is_told_before_anything_runs() {
     assert!(check("system: '{% if rules %}'", "answer: []").contains("system: line 1, column"));
     assert!(check("prompt: 'see {{ 1 }}'", "answer: []").contains("no place that an episode fills"));
     let lamer = ["check", "papers/lamer/lamer.yaml", "--set", r#"agents.player.prompt="{{ observation }}""#];
-    assert!(fails(flow().args(lamer)).contains("its prompt doesn't say it"));
+    assert!(fails(flow().args(lamer)).contains("its prompt has no place for them"));
 }
 
 /// A published model by adapters: what it read stands in the run, whatever becomes of the model's folder.

@@ -172,7 +172,7 @@ fn a_run_that_was_changed_does_not_go_on() {
     let gap: Vec<&str> = lines.split_inclusive('\n').enumerate().filter(|(i, _)| *i != 1).map(|(_, line)| line).collect();
     std::fs::write(&journal, gap.concat()).unwrap();
     let message = fails(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
-    assert!(message.contains("is not what was committed, or one before it is gone"), "{message}");
+    assert!(message.contains("has changed since its commit, or one before it is gone"), "{message}");
     std::fs::write(&journal, lines).unwrap();
     // A folder of weights that is named by itself is held against its run's sums, too.
     let weights = std::fs::read_dir(run.join("weights")).unwrap().map(|e| e.unwrap().path()).max().unwrap().join("actor");
@@ -185,5 +185,5 @@ fn a_run_that_was_changed_does_not_go_on() {
     bytes[last] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     let message = fails(flow().arg("run").arg(&loading).args(["--set", "iterations=1", "--out"]).arg(folder.path().join("not")));
-    assert!(message.contains("its bytes are not those that were saved"), "{message}");
+    assert!(message.contains("its bytes have changed since it was saved"), "{message}");
 }

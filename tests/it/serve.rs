@@ -453,7 +453,7 @@ fn a_scheduler_says_where_servers_are_and_a_manifest_what_is_promised() {
     assert_eq!(machine.loads().len(), 3);
     let manifest = std::fs::read_to_string(run.join("manifest.json")).unwrap();
     assert!(manifest.contains("L1: servers generate"), "{manifest}");
-    assert!(done(flow().arg("show").arg(&run)).contains("L1: servers generate: rows are exactly what was sampled"));
+    assert!(done(flow().arg("show").arg(&run)).contains("L1: servers generate: rows hold exactly the sampled tokens"));
     let message = fails(flow().arg("run").arg(&written).env("FLOW_SERVERS", "10.0.0.1:8000"));
     assert!(message.contains("FLOW_SERVERS: `10.0.0.1:8000` is no address"), "{message}");
 }
@@ -519,7 +519,7 @@ fn what_a_server_cannot_generate_for_is_refused() {
     let output = check(&learns(serve, "free").replace("lora: { rank: 4 }", "lora: { rank: 4 }, head: value"));
     assert!(output.contains("`modules_to_save`"), "{output}");
     let cut = learns(", serve: { vllm: [\"http://a:2\"], tempered: true }", "free").replace("max_tokens: 6", "max_tokens: 6, top_p: 0.9");
-    assert!(check(&cut).contains("of what `top_p` makes of the model"));
+    assert!(check(&cut).contains("after `top_p`, and an update"));
     let warm = learns(", serve: { sglang: [\"http://a:2\"] }", "free").replace("max_tokens: 6", "max_tokens: 6, temperature: 0.7");
     done(flow().arg("check").arg(pipeline(folder.path(), &warm)));
     assert!(check(&learns("", "constrained").replace("max_tokens: 6", "max_tokens: 6, stop: [x]")).contains("no text ends it before"));

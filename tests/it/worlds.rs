@@ -84,7 +84,7 @@ fn what_an_expert_says_in_vain_costs_its_episode_or_joins_the_list() {
     let run = trained(folder.path(), "dance", &reads("'-', dance", expert), &[]);
     let output = csv(&run, errors);
     assert!(
-        output.len() == 1 && output[0].starts_with("expert,1,") && output[0].contains("the expert's action `dance` is none of the 1"),
+        output.len() == 1 && output[0].starts_with("expert,1,") && output[0].contains("the expert's action `dance` isn't one of the 1"),
         "{output:?}"
     );
     let run = trained(folder.path(), "join", &reads("'-', dance", &format!("{expert}, join: true")), &[]);
@@ -171,7 +171,7 @@ fn a_program_is_started_to_be_checked() {
         (r#"{"protocol":2,"splits":{"train":[]}}"#, "its split `train` has no tasks"),
         (r#"{"protocol":2,"splits":{"test":5}}"#, "has no split `train`; it has `test`"),
         (r#"{"protocol":2,"splits":{"train":5},"live":0}"#, "`live` must be 1 or more"),
-        ("I am a program", "its answer to hello is none (expected value)"),
+        ("I am a program", "its answer to hello is invalid (expected value)"),
     ] {
         let output = speaks(hello);
         assert!(output.contains(word) && output.contains("process `isolated`"), "{hello}: {output}");

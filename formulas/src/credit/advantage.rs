@@ -13,7 +13,7 @@ use std::ops::Range;
 pub enum RowStatus {
     /// It is.
     Yes,
-    /// Nobody to compare it with, and `singleton: drop`.
+    /// No row to compare it with, and `singleton: drop`.
     Singleton,
     /// All of its group are worth the same, and `equal: drop`.
     EqualRewards,
@@ -33,17 +33,17 @@ impl RowStatus {
     }
 }
 
-/// One entry a row: `advantage = (value - baseline) / scale`, all in the unit of the rewards but for the advantage, which has none where
-/// a deviation divides.
+/// One entry a row: `advantage = (value - baseline) / scale`, all in the unit of the rewards, except an advantage that was divided by a
+/// deviation: it has no unit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advantages {
-    /// What was compared.
+    /// The compared value.
     pub value: Vec<f32>,
-    /// What was subtracted.
+    /// The baseline.
     pub baseline: Vec<f32>,
     /// What the difference was divided by.
     pub scale: Vec<f32>,
-    /// What came out.
+    /// The result.
     pub advantage: Vec<f32>,
     /// Whether the row is trained on.
     pub used: Vec<RowStatus>,
@@ -111,7 +111,7 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
         if dropped {
             (baseline, scale) = (*value, 1.0);
         } else if alone && settings.singleton != Singleton::Raw || sums.all_equal() && settings.baseline.within() {
-            // Nobody to compare with, or nothing but rounding to compare.
+            // No row to compare with, or differences by rounding only.
             baseline = *value;
         } else if !alone && matches!(settings.baseline, Baseline::LeaveOneOut | Baseline::SecondBest) {
             let own = members.as_ref().map_or((*value, count(i)), |members| (members.of_row(i), 1.0));

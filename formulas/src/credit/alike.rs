@@ -16,8 +16,8 @@ pub struct Similar {
     /// The least ratio of two texts that are alike: above 0, and 1 means equal. Default: 0.95.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub at_least: f64,
-    /// difflib's rule for texts of 200 characters and more: no match begins with a character of which the group's first
-    /// text has more than 1% and one. GiGPO's code has it on. Default: true.
+    /// difflib's rule for texts of 200 characters and more: no match begins with a character that makes up more than 1% (and one) of the
+    /// group's first text. GiGPO's code has it on. Default: true.
     pub autojunk: bool,
 }
 
@@ -29,11 +29,10 @@ impl Default for Similar {
 
 /// The founder of each row's group, as its row.
 ///
-/// Within the rows of one id, a row joins the first group, in the order in which they were founded, whose founder's
-/// text is similar to its own at `at_least` (0 to 1) or more; where there is none it founds one. This is an option of
-/// GiGPO's released code (`build_step_group` with `enable_similarity`, at 0.95) and the rule of SLEA-RL's clusters
-/// (Eq. 1, at 0.85). Only founders are compared with, so two rows of a group can be less alike than `at_least`, and
-/// the order of the rows matters: sort them by name.
+/// Within the rows of one id, a row joins the first group, in order of founding, whose founder's text is similar to its own at `at_least`
+/// (0 to 1) or more; where there is none it founds one. This is an option of GiGPO's released code (`build_step_group` with
+/// `enable_similarity`, at 0.95) and the rule of SLEA-RL's clusters (Eq. 1, at 0.85). Only founders are compared with, so two rows of a
+/// group can be less alike than `at_least`, and the order of the rows matters: sort them by name.
 ///
 /// Similar is Python's `difflib.SequenceMatcher(None, row, founder, autojunk).ratio()`, exactly, with the row first and
 /// the founder second as in that code. Equal texts are compared once: their ratio is 1, and what one of them did the
@@ -46,7 +45,7 @@ pub fn founders<'t>(ids: &[u64], text: impl Fn(usize) -> &'t str, at_least: f64,
     for rows in rows {
         let (numbers, texts) = distinct(&rows, &text);
         let joined = join(&texts, at_least, autojunk);
-        // The first row of each text is what stands for it.
+        // The first row of each text represents it.
         let mut first: Vec<Option<u32>> = vec![None; texts.len()];
         for (row, number) in rows.iter().zip(&numbers) {
             first[*number as usize].get_or_insert(*row);

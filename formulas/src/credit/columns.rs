@@ -4,7 +4,7 @@
 /// settings (or, for `valid` and `dropped`, the rows) have no use for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Columns<'a> {
-    /// The reward of the turn; for a comparison, where it may be left empty, what says how far returns may differ by rounding.
+    /// The reward of the turn; for a comparison, where it may be left empty, the scale of rounding differences.
     pub reward: &'a [f32],
     /// Whether the action could be carried out; empty: all could.
     pub valid: &'a [bool],

@@ -23,11 +23,11 @@ pub enum Baseline {
     Mean,
     /// The mean of the others in the group (RLOO: Ahmadian et al. 2024).
     LeaveOneOut,
-    /// From the best of the group what the second best has, and from the others what they have themselves: only the best has an advantage, best less
+    /// The second best value from the best of the group, and from each other one its own value: only the best has an advantage, best less
     /// second best (Tang et al. 2025, arXiv 2503.19595; verl's grpo_passk). Of two that are equally good neither has one.
     SecondBest,
     /// A running mean of the group's values over iterations, which begins at 0: running = decay * running + (1 - decay) * mean (RAE of SPIRAL, arXiv
-    /// 2506.24119). Group by what lasts, such as `[type]`; nothing else is compared, so `scale: none`. Makes the column `running`.
+    /// 2506.24119). Group by a column that lasts, such as `[type]`; nothing else is compared, so `scale: none`. Makes the column `running`.
     Ema,
     /// Nothing (REINFORCE).
     None,
@@ -78,8 +78,8 @@ pub enum EpsIn {
     VarianceFloor,
 }
 
-/// What becomes of a row with nobody to compare it with: its group is one row, or the rows of one trajectory.
-/// (With neither baseline nor scale nothing is compared, and nothing special happens.)
+/// How a row is treated that has no other row to compare with: its group is one row, or the rows of one trajectory. (With neither baseline
+/// nor scale nothing is compared, and nothing special happens.)
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Singleton {
@@ -92,8 +92,8 @@ pub enum Singleton {
     Drop,
 }
 
-/// What becomes of a group of two or more whose values are all equal, so that comparing them says nothing. Values are equal that differ by no
-/// more than rounding: by a millionth of the largest reward or value of the group.
+/// How a group of two or more is treated when all its values are equal, so that a comparison says nothing. Values are equal that differ by
+/// no more than rounding: by a millionth of the largest reward or value of the group.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Equal {
@@ -107,8 +107,8 @@ pub enum Equal {
 /// How often a row counts in the statistics of its group.
 ///
 /// A step_return, a cross_episode_return, a reward or an advantage belongs to one turn, and counts once with `trajectory`
-/// as with `turn`: the papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5), in which a trajectory
-/// that comes back to a state stands more than once. A trajectory is one attempt; a reflection is one by itself.
+/// as with `turn`: the papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5): a trajectory that returns to a state is
+/// in the set more than once. A trajectory is one attempt; a reflection is one by itself.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {

@@ -12,7 +12,7 @@ use serde_json::{json, Error, Map, Value};
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("allOf" = only_where_read()))]
 pub struct AdvantageSettings {
-    /// Whose conventions hold for the fields that aren't given. Default: paper.
+    /// The source of defaults for the fields that aren't given: the papers or the released code. Default: paper.
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: EstimatorName,
@@ -28,7 +28,7 @@ pub struct AdvantageSettings {
     /// How far gae and token_gae look past the critic: 0 one step, 1 to the end. Default: 0.95 (PPO, Schulman et al. 2017, Table 3; verl: 1).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
-    /// What is subtracted. Default: mean.
+    /// The baseline that is subtracted. Default: mean.
     pub baseline: Baseline,
     /// How much `baseline: ema` keeps of its running mean in an iteration, from 0 to 1. Default: 0.95 (SPIRAL).
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -40,18 +40,18 @@ pub struct AdvantageSettings {
     /// The standard deviation divides by n - ddof: 1 for the sample's (papers and PyTorch), 0 for the population's (NumPy). Default: 1.
     #[schemars(range(min = 0, max = 1))]
     pub ddof: u8,
-    /// What keeps the divisor away from 0; where it is 0 all the same, nothing is divided. Default: 1e-6.
+    /// A constant that keeps the divisor away from 0; where it is 0 all the same, nothing is divided. Default: 1e-6.
     #[schemars(range(min = 0.0))]
     pub eps: f64,
     /// Where eps stands. Default: std.
     pub eps_in: EpsIn,
-    /// What becomes of a row with nobody to compare it with. Default: zero.
+    /// How a row is treated that has no other row to compare with. Default: zero.
     pub singleton: Singleton,
-    /// What becomes of a group whose values are all equal. Default: keep.
+    /// How a group is treated when all its values are equal. Default: keep.
     pub equal: Equal,
     /// How often a row counts in the statistics of its group. Default: trajectory.
     pub unit: Unit,
-    /// What an invalid action costs; GiGPO's scripts use 0.1. Default: 0.
+    /// The cost of an invalid action; GiGPO's scripts use 0.1. Default: 0.
     #[schemars(range(min = 0.0))]
     pub invalid_penalty: f64,
     /// When that is subtracted. Default: before_return.
@@ -106,7 +106,7 @@ impl AdvantageSettings {
     }
 }
 
-/// Whose conventions hold for the fields that aren't given.
+/// The source of defaults for the fields that aren't given: the papers or the released code.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {

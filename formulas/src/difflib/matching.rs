@@ -155,7 +155,7 @@ pub fn counts(text: &[u32], alphabet: usize) -> Vec<u32> {
     counts
 }
 
-/// difflib's ratio of two texts that together have `characters`, of which `matched` in each match the other's.
+/// difflib's ratio of two texts: together they have `characters`, and `matched` in each match the other's.
 pub fn ratio(matched: usize, characters: usize) -> f64 {
     if characters == 0 {
         1.0

@@ -16,20 +16,20 @@ pub struct Admission {
     /// The capacity for entries of a kind where it is another, as in `{ warning: 50 }`. A kind and level has its own places in a bucket.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub capacities: BTreeMap<String, usize>,
-    /// Who leaves a bucket that is full.
+    /// Which entry is evicted when a bucket is full.
     #[serde(default)]
     pub evict: Evict,
-    /// Who of those with the lowest score leaves. Needs `evict: lowest`.
+    /// How ties for the lowest score are broken. Needs `evict: lowest`.
     #[serde(default)]
     pub ties: Ties,
-    /// What becomes of a text that its bucket holds already.
+    /// How a text is treated that is already in its bucket.
     #[serde(default)]
     pub duplicates: Duplicates,
-    /// A candidate that is like an entry of its bucket and kind by at least this is left out; by 1 only what is equal.
+    /// A candidate that is like an entry of its bucket and kind by at least this is left out; by 1 only if it is equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub novelty: Option<f32>,
-    /// What `novelty` compares.
+    /// The part of an entry that `novelty` compares.
     #[serde(default)]
     pub novelty_of: NoveltyOf,
     /// Entries live for this many iterations, counting that of their row; without end when left out.
@@ -38,7 +38,7 @@ pub struct Admission {
     pub window: Option<u64>,
 }
 
-/// Who leaves a bucket that is full.
+/// Which entry is evicted when a bucket is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Evict {
@@ -49,7 +49,7 @@ pub enum Evict {
     Lowest,
 }
 
-/// Who of those with the lowest score leaves.
+/// How ties for the lowest score are broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ties {
@@ -60,7 +60,7 @@ pub enum Ties {
     Older,
 }
 
-/// What `novelty` compares.
+/// The part of an entry that `novelty` compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NoveltyOf {
@@ -73,7 +73,7 @@ pub enum NoveltyOf {
     Both,
 }
 
-/// What becomes of a text that its bucket holds already.
+/// How a text is treated that is already in its bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Duplicates {
@@ -108,7 +108,7 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// Of an iteration's candidates, sorted by their sources, those that contend for a place beside what `library` holds: each that neither
+    /// Of an iteration's candidates, sorted by their sources, the candidates that compete with `library` for places: each that neither
     /// repeats nor resembles an entry of its bucket, or a candidate before it that contends.
     pub fn contenders(&self, library: &Library, candidates: Vec<Entry>) -> Vec<Entry> {
         let mut fresh = Library::new();
@@ -124,7 +124,7 @@ impl Admission {
                 fresh.insert(candidate);
             }
         }
-        // In the order in which they came: a library that nothing left keeps it within a bucket, and buckets don't compete.
+        // In order of arrival: a library without departures keeps it within a bucket, and buckets don't compete.
         fresh.entries().cloned().collect()
     }
 

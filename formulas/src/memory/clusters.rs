@@ -3,9 +3,9 @@
 use super::Entry;
 use crate::prototypes::{Cosine, Prototypes};
 
-/// The clusters of a memory, in the order in which they were founded. The prototype of one is the key of its first entry: of those that
-/// came in the earliest iteration the one whose row comes first. So the clusters of a memory follow from its changes, and a cluster whose
-/// entries have all left is still one.
+/// The clusters of a memory, in order of founding. The prototype of one is the key of its first entry: among entries of the earliest
+/// iteration, the one with the first row. So the clusters of a memory follow from its changes, and a cluster whose entries have all left is
+/// still one.
 #[derive(Clone, Debug)]
 pub struct Clusters {
     prototypes: Prototypes<Cosine>,

@@ -3,7 +3,7 @@
 use crate::prototypes::{Cosine, Prototypes};
 use std::collections::BTreeMap;
 
-/// States of which no two of a bucket are alike, in the order in which they were first seen, with a count each.
+/// The distinct states of each bucket, in order of their first visit, with a count each.
 #[derive(Clone, Debug)]
 pub struct Distinct {
     states: Prototypes<Cosine>,
@@ -31,7 +31,7 @@ impl Distinct {
         self.counts.get(&(bucket, id)).copied().unwrap_or_default()
     }
 
-    /// Takes up what was counted before: that `count` states were like `id`, whose point comes with the first of them.
+    /// Takes up an earlier count: `count` states were like `id`, whose point comes with the first of them.
     pub fn recount(&mut self, bucket: u64, id: u64, count: u32, point: &[f32]) {
         self.states.insert(bucket, id, point);
         let known = self.counts.entry((bucket, id)).or_default();
@@ -39,7 +39,7 @@ impl Distinct {
     }
 }
 
-/// A point for keys that are compared as they are: two are alike only where they are equal, but for one in 2^31.
+/// A point for keys that are compared as they are: two are alike only where they are equal, except for one pair in 2^31.
 pub fn exactly(key: &str) -> Vec<f32> {
     // Two unit vectors in 64 dimensions, one sign a bit of a hash: equal keys have a cosine of 1, others at most 62/64.
     let hash = crate::seed::text(key);

@@ -19,7 +19,7 @@ pub struct Entry {
     pub embedding: Vec<f32>,
     /// How good it is.
     pub score: f32,
-    /// What it tells.
+    /// Its text.
     pub text: String,
     /// The row that it came from. Of two entries the one whose source comes first is the older one.
     pub source: Name,
@@ -138,7 +138,7 @@ pub fn keys<'a>(rows: &'a RecordBatch, column: &str) -> Result<Box<dyn Fn(usize)
 }
 
 impl Change {
-    /// Where it stands in the order of changes. What leaves goes before what comes: an entry that does both has got another score.
+    /// Where it stands in the order of changes. Removals go before additions: an entry in both has a new score.
     pub fn order(&self) -> (u64, &Name, u32, i32) {
         (self.iteration, &self.entry.source, self.entry.ordinal, self.change)
     }

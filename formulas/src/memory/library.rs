@@ -4,16 +4,16 @@ use super::{Change, Entry};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A memory as it stands, by bucket. It is brought up to date from changes: what came is put in, what left is taken out, and a change that
-/// was made already makes no difference.
+/// A memory as it stands, by bucket. It is brought up to date from changes: new entries are put in, removed ones are taken out, and a
+/// repeated change makes no difference.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     buckets: BTreeMap<u64, Bucket>,
-    /// By iteration, the entries that came from its rows, some of which may have left since.
+    /// By iteration, the entries that came from its rows; some may have left since.
     ages: BTreeMap<u64, Vec<(u64, u64)>>,
 }
 
-/// Entries in no particular order: whoever shows them sorts them.
+/// Entries in no particular order: the caller sorts them for display.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bucket {
     pub entries: Vec<Entry>,

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ListSettings {
-    /// The kinds of entries, one of which a line begins with; where there are none a line is a text.
+    /// The kinds of entries. A line begins with its kind; if this list is empty, a line is a text.
     pub kinds: Vec<String>,
-    /// The levels of entries, one of which may follow the kind; the first one where a line names none.
+    /// The levels of entries. A level may follow the kind; a line without one has the first.
     pub levels: Vec<String>,
     /// Lines that become entries, at most; those behind them are left out.
     #[schemars(range(min = 1, max = 1000))]
@@ -26,7 +26,7 @@ pub struct Item {
     pub kind: String,
     /// How general it is, such as `principle`; empty where levels have no meaning.
     pub level: String,
-    /// What it tells.
+    /// Its text.
     pub text: String,
 }
 

@@ -1,5 +1,5 @@
-//! Which episodes of an iteration are worth extracting from: the best of those that came out well and the worst of the others (SLEA-RL,
-//! section 3.4: outcome partitioning and selective extraction).
+//! Which episodes of an iteration are worth extracting from: the best of the good ones and the worst of the others (SLEA-RL, section 3.4:
+//! outcome partitioning and selective extraction).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -30,7 +30,7 @@ fn of() -> String {
 }
 
 impl Rescore {
-    /// The score after an iteration in which the mean outcome of the episodes that retrieved the entry is `mean`.
+    /// The score after an iteration; `mean` is the mean outcome of the episodes that retrieved the entry.
     pub fn moved(&self, score: f32, mean: f32) -> f32 {
         score + self.rate * (mean - score)
     }

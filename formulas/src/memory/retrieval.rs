@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Which entries are found, and in which order.
+/// Which entries are found, and their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Retrieval {
     /// How entries are looked up.
@@ -60,7 +60,7 @@ pub enum Order {
 pub struct Lookup<'a> {
     /// The buckets that are searched.
     pub buckets: &'a [u64],
-    /// What the keys of entries are compared with.
+    /// The query that keys of entries are compared with.
     pub key: &'a str,
     /// The same as a point; empty unless entries are found by similarity.
     pub point: &'a [f32],

@@ -100,7 +100,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// A library is a list without repetitions: in what it holds, tells, and finds nearest.
+    /// A library is a list without repetitions: in its entries, its answers, and its nearest neighbours.
     #[test]
     fn a_library_is_what_a_list_would_be(steps in steps()) {
         let made = |iteration, sample, bucket| {

@@ -45,7 +45,7 @@ impl Likeness for Cosine {
     }
 }
 
-/// Whether a cosine is at least this, but for rounding.
+/// Whether a cosine is at least this, up to rounding.
 pub fn reaches(cosine: f32, at_least: f32) -> bool {
     cosine >= at_least - ROUNDING
 }

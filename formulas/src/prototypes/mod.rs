@@ -2,8 +2,8 @@
 //! existing cluster or create a new one"). The one definition of it: what clusters observations, counts distinct states, shares out the
 //! entries of a memory and splits groups of credit asks here, each with its own [`Likeness`].
 //!
-//! Only prototypes are compared with, so two members can be less alike than the threshold, and the order of the keys matters: whoever asks
-//! gives them in the order of their rows' names, and so the same clusters come out of any number of workers.
+//! Only prototypes are compared with, so two members can be less alike than the threshold, and the order of the keys matters: callers pass
+//! them in the order of their rows' names, so the clusters are the same on any number of workers.
 
 mod cosine;
 mod ratio;
@@ -36,7 +36,7 @@ pub trait Likeness {
     }
 }
 
-/// Prototypes by bucket, in the order in which they were founded, each with an id. Keys of different buckets are never compared.
+/// Prototypes by bucket, in order of founding, each with an id. Keys of different buckets are never compared.
 #[derive(Clone, Debug)]
 pub struct Prototypes<L: Likeness> {
     likeness: L,
@@ -59,7 +59,7 @@ impl<L: Likeness> Prototypes<L> {
         Prototypes { likeness, buckets: BTreeMap::new() }
     }
 
-    /// What says who is alike.
+    /// The measure of similarity.
     pub fn likeness(&self) -> &L {
         &self.likeness
     }
@@ -79,7 +79,7 @@ impl<L: Likeness> Prototypes<L> {
         (id, true)
     }
 
-    /// Takes up a prototype that was founded before, after those that are there; one that is there already makes no difference.
+    /// Adds a prototype that was founded before, after the present ones; adding a present one again changes nothing.
     pub fn insert(&mut self, bucket: u64, id: u64, key: &L::Key) {
         if !self.contains(bucket, id) {
             self.found(bucket, id, key);

@@ -8,7 +8,7 @@ use serde_json::{json, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// A value of one of the [`Kind`]s. Floats keep what was written, so that the nearest `f32` is no difference.
+/// A value of one of the [`Kind`]s. Floats keep their written value, so that the nearest `f32` is no difference.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// Of [`Kind::U64`].
@@ -39,7 +39,7 @@ pub enum CellError {
     Wrong {
         /// What the column holds, in words.
         expected: String,
-        /// What stands there, in words.
+        /// The cell's content, in words.
         actual: String,
     },
     /// The same of one item of a list.
@@ -98,8 +98,8 @@ impl Cell {
         })
     }
 
-    /// Whether `got` is what was expected. A float may be off by `tolerance`, or, where more than 1 is expected, by
-    /// `tolerance` times that; the nearest `f32` always agrees. Everything else must be equal.
+    /// Whether `got` equals the expected value. A float may be off by `tolerance`, or, where more than 1 is expected, by `tolerance` times
+    /// that; the nearest `f32` always agrees. Everything else must be equal.
     pub fn agrees(&self, got: &Cell, tolerance: f64) -> bool {
         let near = |e: f64, g: f64| e as f32 == g as f32 || (g - e).abs() <= tolerance * e.abs().max(1.0);
         match (self, got) {
@@ -109,7 +109,7 @@ impl Cell {
         }
     }
 
-    /// `got` less what was expected, where that is a number.
+    /// `got` less the expected value, where that is a number.
     pub fn difference(&self, got: &Cell) -> Option<f64> {
         match (self, got) {
             (Cell::F32(e), Cell::F32(g)) => Some(g - e),

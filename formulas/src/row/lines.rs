@@ -1,5 +1,5 @@
-//! Rows as people write them: JSON lines. Each line is an object whose keys are columns, and may leave out what has a
-//! default ([`default`]) or what nobody asks for.
+//! Rows as people write them: JSON lines. Each line is an object whose keys are columns, and may leave out columns with a default
+//! ([`default`]) or columns that no node needs.
 //!
 //! ```
 //! let rows = flow::row::lines::parse("rows.jsonl", r#"{"task": "a", "turn": 1, "reward": 0.5}"#).unwrap();
@@ -111,7 +111,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Line>, Mistakes> {
         let cells = cells(file, number, text, &mut mistakes);
         let name = Name::from(|column| cells.get(column));
         if let Some(first) = names.get(&name) {
-            let help = format!("rows are told apart by {}", NAME.map(|n| format!("`{n}`")).join(", "));
+            let help = format!("rows are identified by {}", NAME.map(|n| format!("`{n}`")).join(", "));
             mistakes.add(file, number, format!("the row has the same name as the one in line {first}: {name}"), Some(help));
         } else {
             names.insert(name.clone(), number);
@@ -174,7 +174,7 @@ fn nearest(key: &str) -> String {
     }
 }
 
-/// An object with its keys as they stand, those that stand twice too.
+/// An object with its keys in order, duplicates included.
 struct ObjectEntries(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for ObjectEntries {
@@ -197,8 +197,8 @@ impl<'de> Deserialize<'de> for ObjectEntries {
     }
 }
 
-/// The rows as Arrow: the columns that name a row, those that some line has, and those that are `needed` (column -> who
-/// needs it, in words). What a line leaves out has its default; what has none is a mistake. None when there are no rows.
+/// The rows as Arrow: the columns that name a row, columns of any line, and the columns in `needed` (column -> who needs it, in words).
+/// A missing column gets its default; a column without one is a mistake. None when there are no rows.
 pub fn batch(file: &str, lines: &[Line], needed: &BTreeMap<String, String>) -> Result<Option<RecordBatch>, Mistakes> {
     let Some(first) = lines.first() else { return Ok(None) };
     let mut mistakes = Mistakes::default();

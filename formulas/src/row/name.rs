@@ -1,4 +1,4 @@
-//! A row's name: what rows are sorted, joined and told apart by.
+//! A row's name: the key by which rows are sorted, joined and identified.
 
 use super::{Cell, Kind};
 use arrow::array::RecordBatch;

@@ -15,7 +15,7 @@ enum SortKey<'a> {
 }
 
 impl<'a> SortKeys<'a> {
-    /// Those that `first` has.
+    /// The columns of `first`.
     pub(super) fn new(batch: &'a RecordBatch, first: &RecordBatch) -> Result<SortKeys<'a>, RowError> {
         let there = NAME.into_iter().filter(|name| first.column_by_name(name).is_some());
         let key = |name: &'static str| {

@@ -24,8 +24,8 @@ impl<'a> View<'a> {
         (!batches.is_empty()).then_some(View { batches, places: None, rows })
     }
 
-    /// The rows in the order of their names ([`super::NAME`]; a column that the first batch lacks doesn't count): the form in which every fold
-    /// over floats must see them. `None` without a batch. Fails where another batch lacks one of them, or has it in another type.
+    /// The rows in the order of their names ([`super::NAME`]; a column that the first batch lacks doesn't count): the form for every fold
+    /// over floats. `None` without a batch. Fails where another batch lacks one of them, or has it in another type.
     pub fn sorted(batches: &'a [RecordBatch]) -> Result<Option<View<'a>>, RowError> {
         let Some(mut view) = View::of(batches) else { return Ok(None) };
         let names = batches.iter().map(|batch| SortKeys::new(batch, &batches[0])).collect::<Result<Vec<_>, _>>()?;

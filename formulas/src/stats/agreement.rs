@@ -4,10 +4,10 @@ use super::Interval;
 use crate::seed::Random;
 use std::collections::BTreeMap;
 
-/// A number, and what was measured of the same thing.
+/// A number, and a measurement of the same thing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// An id of what its errors are shared with, such as the task.
+    /// An id of the unit that shares its errors, such as the task.
     pub cluster: u64,
     pub credit: f64,
     pub worth: f64,
@@ -55,14 +55,14 @@ pub fn ceiling(pairs: &[&Pair]) -> Option<f64> {
     (worth > 0.0).then(|| (1.0 - noise / worth).max(0.0).sqrt())
 }
 
-/// The share of the pairs with both numbers other than 0 in which both have one sign; none where there is no such pair.
+/// The share of the pairs with both numbers other than 0 that have equal signs; none where there is no such pair.
 pub fn same_sign(pairs: &[&Pair]) -> Option<f64> {
     let signed: Vec<&&Pair> = pairs.iter().filter(|pair| pair.credit != 0.0 && pair.worth != 0.0).collect();
     let same = signed.iter().filter(|pair| (pair.credit > 0.0) == (pair.worth > 0.0)).count();
     (!signed.is_empty()).then(|| same as f64 / signed.len() as f64)
 }
 
-/// The mean of what was measured.
+/// The mean of the measured values.
 pub fn mean_worth(pairs: &[&Pair]) -> Option<f64> {
     (!pairs.is_empty()).then(|| pairs.iter().map(|pair| pair.worth).sum::<f64>() / pairs.len() as f64)
 }

@@ -21,7 +21,7 @@ struct Setting {
 enum What {
     /// The success of one method.
     Success,
-    /// The difference of two methods that have nothing in common but the tasks' names: tasks differ in what the one gains.
+    /// The difference of two methods that have nothing in common but the tasks' names: tasks differ in the gain of one method.
     Difference,
     /// The difference of two methods to which the same tasks are easy.
     Paired,

@@ -1,10 +1,10 @@
-//! How differently a policy plays: the entropy of its trajectories, and how much of what it saw it came back to.
+//! How differently a policy plays: the entropy of its trajectories, and the share of states that it came back to.
 
 use super::Groups;
 use crate::seed::mix;
 use std::ops::Range;
 
-/// An id of what was done in each trajectory: its states and, in them, its actions (a hash of each), in order.
+/// An id of each trajectory's course: its states and, in them, its actions (a hash of each), in order.
 pub fn courses(states: &[u64], actions: &[u64], episodes: &[Range<usize>]) -> Vec<u64> {
     let course = |episode: &Range<usize>| episode.clone().fold(episode.len() as u64, |id, i| mix(mix(id, states[i]), actions[i]));
     episodes.iter().map(course).collect()
@@ -40,7 +40,7 @@ pub fn revisits(states: &[u64]) -> (usize, usize) {
     (visits.len(), visits.iter().filter(|visits| **visits > 1).count())
 }
 
-/// Exploration degree (EAPO, section D.7.4): the share, among the states that trajectories were in, of those that they were in more than
+/// Exploration degree (EAPO, section D.7.4): the share, among the states that trajectories were in, of states that they were in more than
 /// once. The paper leaves open over what states are counted; here each trajectory has its own, as by visitation depth. 0 without states.
 pub fn exploration_degree(states: &[u64], episodes: &[Range<usize>]) -> f64 {
     let (mut distinct, mut repeated) = (0usize, 0usize);

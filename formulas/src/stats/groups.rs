@@ -7,7 +7,7 @@ pub fn sizes(groups: &[u64]) -> Vec<u32> {
     Groups::of(groups).sizes()
 }
 
-/// Equal ids as groups, numbered 0, 1, 2, ... in the order in which their first members stand.
+/// Equal ids as groups, numbered 0, 1, 2, ... in the order of their first members.
 pub struct Groups {
     index: Vec<u32>,
     len: usize,

@@ -1,11 +1,11 @@
-//! How sure one can be of what was measured: on some tasks, or under some seeds.
+//! The uncertainty of a measurement: on some tasks, or under some seeds.
 
 use crate::seed::Random;
 
 /// A value that was measured, with the interval that it is said to lie in.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// What was measured, in its own unit.
+    /// The measured value, in its own unit.
     pub value: f64,
     /// The lower end, in the same unit.
     pub low: f64,

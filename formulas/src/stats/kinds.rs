@@ -4,10 +4,10 @@
 /// The rule: there are at least five seeds, the gap exceeds three quarters of the whole range, and one side has fewer than three seeds. A mean's
 /// interval would then rest on one or two seeds.
 ///
-/// Simulated (`coverage.rs`), ten seeds of which each learns with probability 0.2: Student's interval covers 89% at 95%. The rule applies in 56% of
-/// the studies. In 11% no seed learns, and nothing in the data tells that another one would: no rule helps there. The other intervals cover. Of
-/// twenty such seeds, intervals cover 98% with the rule and 92% without. Normal values meet the rule in 4.5% of studies with five
-/// seeds, 1.4% with six and 0.02% with ten. With fewer than five, two kinds look like chance.
+/// Simulated (`coverage.rs`), ten seeds, each of them learning with probability 0.2: Student's interval covers 89% at 95%. The rule applies
+/// in 56% of the studies. In 11% no seed learns, and nothing in the data tells that another one would: no rule helps there. The other
+/// intervals cover. Of twenty such seeds, intervals cover 98% with the rule and 92% without. Normal values meet the rule in 4.5% of studies
+/// with five seeds, 1.4% with six and 0.02% with ten. With fewer than five, two kinds look like chance.
 pub fn two_kinds(values: &[f64]) -> Option<[(usize, f64); 2]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

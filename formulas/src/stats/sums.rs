@@ -21,7 +21,7 @@ pub struct Sums {
 /// another order differ in the last digits (relative 6e-8 each), and dividing by the deviation of such digits would make an advantage of them.
 const ROUNDING: f64 = 1e-6;
 
-/// Whether values from `low` to `high` are equal but for rounding; `size` is the largest of the numbers that they were computed from.
+/// Whether values from `low` to `high` are equal up to rounding; `size` is the largest of the numbers that they were computed from.
 pub fn equal(low: f64, high: f64, size: f64) -> bool {
     high - low <= ROUNDING * size.max(low.abs()).max(high.abs())
 }
@@ -60,7 +60,7 @@ impl Sums {
     pub fn mean(&self) -> f64 {
         self.origin + self.sum / self.weight
     }
-    /// The mean of the others, of which there is at least one.
+    /// The mean of the others. There must be at least one.
     pub fn mean_without(&self, value: f64, weight: f64) -> f64 {
         self.origin + (self.sum - weight * (value - self.origin)) / (self.weight - weight)
     }

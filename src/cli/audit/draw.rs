@@ -52,7 +52,7 @@ pub struct Draw {
     pub credited: usize,
     /// How many of these acted with weights that are still there.
     pub kept: usize,
-    /// In the order in which they were drawn: a longer draw begins with a shorter one.
+    /// In order of drawing: a longer draw begins with a shorter one.
     pub turns: Vec<Turn>,
 }
 

@@ -30,7 +30,7 @@ pub struct Figures {
     decided: usize,
     same_sign_decided: Option<Interval>,
     slope: Option<Interval>,
-    /// By size of credit: its mean, and what was audited.
+    /// By size of credit: its mean, and the audited mean.
     by_size: Vec<(f64, Interval)>,
 }
 

@@ -1,5 +1,5 @@
 //! `flow audit`: goes back to turns that were logged, tries their answers again with the weights of that time, and says how their credit
-//! agrees with what they were worth.
+//! agrees with their measured worth.
 
 mod draw;
 mod figures;
@@ -50,19 +50,19 @@ pub struct AuditArgs {
     /// How many turns are audited; a longer audit goes on with a shorter one
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     turns: u32,
-    /// How they are drawn among those whose weights are kept
+    /// How turns are drawn, among turns with kept weights
     #[arg(long, value_enum, default_value = "uniform")]
     by: Rule,
-    /// What is tried at each
+    /// Which answers are played at each turn
     #[arg(long, value_enum, default_value = "logged")]
     answers: Answers,
-    /// How often each of these is played on to the end of the episode, and as often the policy's own draws
+    /// Plays of each answer to the end of the episode; the policy's own draws get as many
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=100_000))]
     plays: u32,
     /// The column with the credit
     #[arg(long, default_value = "advantage")]
     credit: String,
-    /// The discount a turn of what is earned from the turn on
+    /// The discount a turn of rewards from the turn on
     #[arg(long, default_value_t = 1.0)]
     gamma: f64,
     /// Which node played, if several are logged
@@ -71,13 +71,13 @@ pub struct AuditArgs {
     /// Plays no more episodes than this; the same command again goes on
     #[arg(long, value_name = "EPISODES")]
     budget: Option<usize>,
-    /// Decides which turns are drawn, and every draw of the plays
+    /// The seed of the drawn turns and of the plays
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// The audit's name, in the table `audit` of the run: one for each choice of settings
     #[arg(long, default_value = "audit", value_parser = name)]
     name: String,
-    /// Says what it would cost, and plays nothing
+    /// Prints the cost, and plays nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -49,7 +49,7 @@ impl Source {
         refuse(!play.agent.by_name.is_empty(), "its agent answers calls of a program by several models")?;
         let model = &play.agent.model;
         let settings = pipeline.models.get(model).cloned().unwrap_or_default();
-        refuse(ops::remote(&settings), "a server generates for its agent, and nobody has the weights of that time")?;
+        refuse(ops::remote(&settings), "a server generates for its agent, and the weights of that time aren't kept")?;
         let all = manifest.start.iter().chain(manifest.committed.iter().flat_map(|committed| &committed.weights));
         let there = all.filter(|weights| weights.model == *model && run.root().join(&weights.path).is_dir());
         let weights = there.map(|weights| (weights.version, weights.clone())).collect();

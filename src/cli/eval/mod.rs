@@ -37,7 +37,7 @@ pub struct EvalArgs {
     /// The frozen panel of tasks
     #[arg(long)]
     panel: PathBuf,
-    /// The pipeline that says how to play; the run's own unless given
+    /// The pipeline to play by; the run's own unless given
     #[arg(long, value_name = "PIPELINE")]
     like: Option<PathBuf>,
     /// Which of its nodes plays, if there are several: a rollout, or a loop with one
@@ -55,13 +55,13 @@ pub struct EvalArgs {
     /// Turns after which an episode is cut; as in training unless given
     #[arg(long)]
     max_turns: Option<u32>,
-    /// Plays with what this run remembers, read as the pipeline reads its memory; a rollout without a loop reads one
+    /// Plays with this run's memory, read as the pipeline reads its memory; a rollout without a loop reads one
     #[arg(long, value_name = "RUN")]
     memory: Option<PathBuf>,
-    /// Decides what is drawn; unless given, what `evaluate` draws
+    /// The seed of all draws; by default that of `evaluate`
     #[arg(long, default_value_t = EVALUATION_SEED)]
     seed: u64,
-    /// Overrides a value of what is played, as `nodes.trial.with.reflect.keep=none`: `nodes.NODE.with` are settings of `evaluate`
+    /// Overrides a value of the played node, as `nodes.trial.with.reflect.keep=none`: `nodes.NODE.with` are settings of `evaluate`
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// Keeps the rows in this folder, as a run that can be queried and shown
@@ -122,7 +122,7 @@ impl EvalArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What the memory held when its run ended: all of its changes in iteration 0, in which the panel is played.
+    /// What the memory held when its run ended: all of its changes in iteration 0, the iteration of the panel.
     fn remembered(&self, evaluation: &Pipeline) -> Result<Feeds> {
         let Some(path) = &self.memory else { return Ok(Feeds::new()) };
         let (folder, mut memory_changes) = (log::Run::open(path)?, Feeds::new());

@@ -28,9 +28,7 @@ pub fn recipe(trained: &Pipeline, changes: &EvalSettings) -> Result<String> {
     let memories = if changes.remembers { memories_of(trained, node)? } else { vec![] };
     let attempts = changes.attempts.or(node.body.as_ref().map(|body| body.attempts)).unwrap_or(1);
     if !memories.is_empty() && attempts > 1 {
-        return Err(Error::request(
-            "several attempts are told of one another, and not what is remembered: leave out `--attempts` or `--memory`",
-        ));
+        return Err(Error::request("later attempts read notes on earlier ones, and not a memory: leave out `--attempts` or `--memory`"));
     }
     let mut with = json!({
         "agent": agent(node, Role::Plays, changes).unwrap_or_default(),
@@ -54,7 +52,7 @@ pub fn recipe(trained: &Pipeline, changes: &EvalSettings) -> Result<String> {
     let mut log = vec![node.id.clone()];
     for (port, memory) in memories {
         nodes[&node.id]["inputs"][port] = json!({ "after": memory.id });
-        // Its changes come from the log; what says how its keys are compared is all that counts of a memory.
+        // Its changes come from the log; of a memory only the settings for comparing keys count.
         let raw = memory.with.raw();
         let compares = ops::comparing().into_iter().filter_map(|key| Some((key.clone(), raw.get(&key)?.clone())));
         let with = if ops::is(memory, Role::Remembers) { compares.collect::<Map<_, _>>().into() } else { raw.clone() };
@@ -95,7 +93,7 @@ fn chosen<'a>(pipeline: &'a Pipeline, name: Option<&str>) -> Result<&'a Node> {
     match name {
         Some(id) => {
             let node = players.iter().find(|n| n.id == id).copied();
-            node.ok_or_else(|| Error::Request(format!("`{id}` plays nothing; what plays is {}", names())))
+            node.ok_or_else(|| Error::Request(format!("`{id}` plays nothing; nodes that play: {}", names())))
         }
         None if players.len() == 1 => Ok(players[0]),
         None if players.is_empty() => Err(Error::request("no node plays with a model")),
@@ -114,10 +112,10 @@ fn memories_of<'a>(pipeline: &'a Pipeline, node: &'a Node) -> Result<Vec<(&'a st
     }
 }
 
-/// The model that lies at `model`, computed as the run computed it: what is measured is what was trained.
+/// The model that lies at `model`, computed as the run computed it: the measured model is the trained one.
 fn loaded(model: &Path, name: &str, settings: Option<&Value>) -> Value {
     let mut loaded = json!({ "load": model, "of": name });
-    // Only the base of an adapter is kept apart from what learns.
+    // Only the base of an adapter is kept apart from the learning weights.
     if settings.is_some_and(|settings| settings.get("base").is_some()) {
         loaded["adapter"] = json!(model);
     }

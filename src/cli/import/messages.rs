@@ -32,7 +32,7 @@ impl Message {
     }
 }
 
-/// The text of a content: a text, or parts of which some are texts.
+/// The text of a content: a text, or the texts among its parts.
 pub fn content(value: &Value) -> String {
     let part = |part: &Value| ["text", "refusal"].iter().find_map(|key| part[key].as_str().map(String::from));
     match value {

@@ -127,7 +127,7 @@ impl Source<'_> {
         Ok(tally)
     }
 
-    /// Failures are attempts: one that a later attempt made good is none.
+    /// Failures are attempts: an attempt that a later one made good isn't.
     fn rollouts(&self, file: &Path, tally: &mut Tally, take: &mut dyn FnMut(Episode) -> Result<()>) -> Result<()> {
         let mut inputs = Inputs::open(&beside(file, "materialized_inputs"))?;
         let (mut done, mut failed) = (BTreeSet::<Key>::new(), BTreeMap::<Key, Episode>::new());

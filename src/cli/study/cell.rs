@@ -78,7 +78,7 @@ fn figures_without_each(tasks: &[TaskSums]) -> Vec<Vec<f64>> {
 }
 
 impl RunValues {
-    /// How many tasks each seed was measured on, if all of them were on as many and say what came of each.
+    /// How many tasks each seed was measured on, if all were measured on as many and have each task's result.
     fn tasks(&self) -> Option<usize> {
         let each =
             self.results.iter().map(|(_, result)| result.tasks.as_ref().map(|tasks| (tasks.len(), tasks.first().map(|t| t.won.len()))));
@@ -171,8 +171,8 @@ impl TableCell {
         (n > 0).then(|| self.values().iter().sum::<f64>() / n as f64)
     }
 
-    /// The mean with its variance: over seeds and tasks where the measurement tells of tasks, else over seeds. None where seeds are of two kinds, and
-    /// for fewer than two of them.
+    /// The mean with its variance: over seeds and tasks where the measurement has values by task, else over seeds. None where seeds are of
+    /// two kinds, and for fewer than two of them.
     pub fn estimate(&self) -> Option<Estimate> {
         let values = self.values();
         if two_kinds(&values).is_some() {

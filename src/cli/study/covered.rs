@@ -6,7 +6,7 @@ use super::plan::sides;
 use super::verdict::{Comparisons, ERROR};
 use std::collections::BTreeSet;
 
-/// What stands in brackets, what it covers and what not, and by what a verdict is given.
+/// The meaning of the brackets, what an interval covers and doesn't cover, and the rule of a verdict.
 pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], comparisons: usize) -> String {
     let mut text = match table.spread {
         Uncertainty::Deviation => "Mean over seeds, in brackets their standard deviation.".to_owned(),
@@ -41,7 +41,7 @@ fn drawn(table: &TableSpec, cells: &[Vec<TableCell>]) -> String {
     }
     let kinds = [
         ("over seeds and the panel's tasks, both drawn anew", tasks),
-        ("over seeds, with what each seed draws in training", logs),
+        ("over seeds, with each seed's draws in training", logs),
         ("over seeds alone, the panel's tasks being fixed", fixed),
     ];
     let kinds: Vec<_> = kinds.into_iter().filter(|(_, columns)| !columns.is_empty()).collect();
@@ -50,7 +50,7 @@ fn drawn(table: &TableSpec, cells: &[Vec<TableCell>]) -> String {
     kinds.into_iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// What runs start from, or are told or compared with, by whether it is made anew with each seed.
+/// Sources of weights, memories and comparisons, by whether each is made anew with each seed.
 fn starts(study: &Study, table: &TableSpec) -> String {
     let (mut own, mut shared) = (BTreeSet::new(), BTreeSet::new());
     for row in &table.rows {
@@ -83,7 +83,7 @@ fn starts(study: &Study, table: &TableSpec) -> String {
     text
 }
 
-/// The runs whose weights this one starts from, and those that they start from.
+/// The runs whose weights this one starts from, and their own starts.
 fn sources<'a>(study: &'a Study, run: &str) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     let mut next: Vec<&str> = study.runs.get(run).into_iter().flat_map(|run| run.from.values().map(String::as_str)).collect();
@@ -156,7 +156,7 @@ mod tests {
         for (column, expected) in [
             (json!({ "name": "won", "value": "\"pass@1\"" }), "interval: over seeds and the panel's tasks, both drawn anew. "),
             (json!({ "name": "diversity", "value": "diversity" }), "interval: over seeds alone, the panel's tasks being fixed. "),
-            (json!({ "name": "rows", "query": "select 1" }), "interval: over seeds, with what each seed draws in training. "),
+            (json!({ "name": "rows", "query": "select 1" }), "interval: over seeds, with each seed's draws in training. "),
         ] {
             let text = sentences(start(), column);
             assert!(text.contains(expected), "{expected}: {text}");

@@ -16,14 +16,14 @@ pub struct Study {
     /// The page's heading; the study's name unless given.
     #[serde(default)]
     pub title: Option<String>,
-    /// What it is about: the page's first paragraph.
+    /// The page's first paragraph.
     #[serde(default)]
     pub about: String,
     /// The folder of its runs and measurements; runs/NAME where `flow` runs unless given. Paths in this file begin in its own folder.
     #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
     pub home: Option<PathBuf>,
-    /// The Markdown page that its tables are written to. What stands there from the line `## What came out` on stays.
+    /// The Markdown page that its tables are written to. Its text from the line `## What came out` on is kept.
     #[schemars(extend("x-names" = "file"))]
     pub page: PathBuf,
     /// The seeds of each run that names none of its own; no two alike.
@@ -33,13 +33,13 @@ pub struct Study {
     /// Path -> value, as with `--set`, in the pipeline of every run, which must have what it names: how the agent plays, for example. What a run sets itself comes after it.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
-    /// What is trained.
+    /// The runs to train, by name.
     #[schemars(length(min = 1))]
     pub runs: BTreeMap<String, RunSpec>,
-    /// What is measured of it.
+    /// The run's measurement.
     #[serde(default)]
     pub measurements: BTreeMap<String, MeasurementSpec>,
-    /// What is written of both.
+    /// The tables of the page.
     #[serde(default)]
     pub tables: Vec<TableSpec>,
 }
@@ -101,7 +101,7 @@ pub struct MeasurementSpec {
     /// In place of a panel: turns of the run that are played on. Its rows are the run's table `audit`, under the measurement's name.
     #[serde(default)]
     pub audit: Option<AuditSpec>,
-    /// The pipeline that says how to play; the run's own unless given.
+    /// The pipeline to play by; the run's own unless given.
     #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
     pub like: Option<PathBuf>,
@@ -153,17 +153,18 @@ fn advantage() -> String {
 pub struct TableSpec {
     /// Its heading.
     pub title: String,
-    /// What a reader has to know.
+    /// Notes for the reader of the page.
     #[serde(default)]
     pub about: String,
-    /// What is measured of each row, if the row doesn't say.
+    /// The measurement of rows that name none.
     #[serde(default)]
     pub measurement: Option<String>,
     /// The row that verdicts are given against, by its name: each other row that is neither `plain` nor a difference is compared with it, column by
-    /// column. It is named before anything is measured: the best of several rows, chosen from what was measured, is too high to be a fair opponent.
+    /// column. It is named before anything is measured: the best of several rows, chosen by their results, is too high to be a fair
+    /// opponent.
     #[serde(default)]
     pub against: Option<String>,
-    /// What stands beside a mean over seeds.
+    /// The spread printed beside a mean over seeds.
     #[serde(default)]
     pub spread: Uncertainty,
     /// The column that is drawn below the table: a bar a row, in Mermaid, which Markdown's readers draw.
@@ -176,20 +177,20 @@ pub struct TableSpec {
     /// Methods and their controls.
     #[schemars(length(min = 1))]
     pub rows: Vec<RowSpec>,
-    /// What is shown of each.
+    /// The values shown of each.
     #[schemars(length(min = 1))]
     pub columns: Vec<ColumnSpec>,
 }
 
-/// What says how much the seeds differ.
+/// The measure of the seeds' spread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Uncertainty {
     /// Their standard deviation (of a sample, n - 1).
     #[default]
     Deviation,
-    /// The mean's 95% interval: over seeds and tasks, both drawn anew, where a measurement tells of tasks (crossed random effects); else over
-    /// seeds, by Student's t. Where one or two of five seeds or more lie far from all others, the number of seeds instead.
+    /// The mean's 95% interval: over seeds and tasks, both drawn anew, where a measurement has values by task (crossed random effects);
+    /// else over seeds, by Student's t. Where one or two of five seeds or more lie far from all others, the number of seeds instead.
     Interval,
 }
 
@@ -200,10 +201,10 @@ pub struct RowSpec {
     pub name: String,
     /// The run.
     pub run: String,
-    /// What is measured of it; what the table says unless given.
+    /// The row's measurement; the table's unless given.
     #[serde(default)]
     pub measurement: Option<String>,
-    /// What is taken away from it, seed by seed: a control.
+    /// A control that is subtracted from it, seed by seed.
     #[serde(default)]
     pub less: Option<ControlSpec>,
     /// Another difference that is taken away from this one: a difference of differences, such as what notes are worth to one method beyond what
@@ -213,7 +214,7 @@ pub struct RowSpec {
     /// Whether it is a baseline: no verdict is given on it. Where the table has no `against`, its only plain row is what it is against.
     #[serde(default)]
     pub plain: bool,
-    /// What the paper has here, as it is to be printed.
+    /// The paper's value, printed as given.
     #[serde(default)]
     pub paper: Option<String>,
 }
@@ -223,7 +224,7 @@ pub struct RowSpec {
 #[serde(deny_unknown_fields)]
 pub struct ControlSpec {
     pub run: String,
-    /// What is measured of it; what is measured of the row unless given.
+    /// The run's measurement; the row's unless given.
     #[serde(default)]
     pub measurement: Option<String>,
 }
@@ -233,10 +234,10 @@ pub struct ControlSpec {
 #[serde(deny_unknown_fields)]
 pub struct DifferenceSpec {
     pub run: String,
-    /// What is measured of it; what is measured of the row unless given.
+    /// The run's measurement; the row's unless given.
     #[serde(default)]
     pub measurement: Option<String>,
-    /// What is taken away from it, seed by seed.
+    /// A run that is subtracted from it, seed by seed.
     pub less: ControlSpec,
 }
 
@@ -255,7 +256,7 @@ pub struct ColumnSpec {
     /// Whether less is better.
     #[serde(default)]
     pub lower: bool,
-    /// What the value is multiplied with: 100 for percent.
+    /// A factor for the value: 100 for percent.
     #[serde(default = "unscaled")]
     pub scale: f64,
     /// Digits behind the point.

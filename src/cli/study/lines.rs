@@ -8,7 +8,7 @@ use std::error::Error;
 const SIZE: (u32, u32) = (960, 480);
 /// How much of the width is left for the names of the rows.
 const NAMES: u32 = 230;
-/// Told apart by those who don't see all colours alike (Okabe and Ito 2008), then darker ones.
+/// Colours that colour-blind readers can distinguish (Okabe and Ito 2008), then darker ones.
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -88,7 +88,7 @@ fn draw(area: &Area, axis: &str, columns: &[&str], lines: &[Line], range: std::o
     Ok(())
 }
 
-/// The names in the order in which the lines end, the highest first.
+/// The names in order of the lines' last values, the highest first.
 fn legend(area: &Area, lines: &[Line]) -> Result<(), Box<dyn Error>> {
     let end = |line: &Line| line.points.iter().rev().find_map(|(mean, _)| *mean).unwrap_or(f64::NEG_INFINITY);
     let mut order: Vec<(&Line, &RGBColor)> = lines.iter().zip(COLOURS.iter().cycle()).collect();

@@ -36,7 +36,7 @@ pub fn schema() -> serde_json::Value {
 /// `for`.
 pub fn published_schema() -> serde_json::Value {
     let mut schema = schema();
-    let about = "The file of a study that this one is like: it says only what differs. Maps are merged, a null takes a key away, a list takes the place of a list.";
+    let about = "The file of a study that this one is like: it has only the differences. Maps are merged, a null takes a key away, a list takes the place of a list.";
     schema["properties"]["like"] = serde_json::json!({ "description": about, "type": "string" });
     // The other file has what this one must have otherwise.
     schema["if"] = serde_json::json!({ "not": { "required": ["like"] } });
@@ -60,19 +60,19 @@ pub fn published_schema() -> serde_json::Value {
 pub struct StudyArgs {
     /// The study's file
     study: PathBuf,
-    /// Pieces of work at a time, each with its share of the processors
+    /// How many jobs run at a time, each with its share of the processors
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
-    /// Another value in the study's file: its `home` and `page` for tables of one's own, or a run's pipeline; paths as in the file
+    /// Another value in the study's file: its `home` and `page` for your own tables, or a run's pipeline; paths as in the file
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
-    /// Checks everything and says what is left to do, but does nothing
+    /// Checks everything and lists the remaining jobs, but does nothing
     #[arg(long)]
     dry_run: bool,
-    /// Writes the page from what is there, without doing what is left
+    /// Writes the page from the present results, without doing the rest
     #[arg(long, conflicts_with = "dry_run")]
     write: bool,
-    /// Says where a cell comes from, by the names of its table, row and column
+    /// Prints the commands behind a cell, named by its table, row and column
     #[arg(long, num_args = 3, value_names = ["TABLE", "ROW", "COLUMN"], conflicts_with_all = ["dry_run", "write"])]
     cell: Option<Vec<String>>,
 }
@@ -93,7 +93,7 @@ impl StudyArgs {
             return Ok(ExitCode::SUCCESS);
         }
         if !self.write && !work(&study, jobs, self.jobs as usize)? {
-            eprintln!("interrupted; what is done stays done: the same command goes on");
+            eprintln!("interrupted; finished jobs stay done: the same command goes on");
             return Ok(ExitCode::from(130));
         }
         let before = files::text(&study.page, 16 << 20).unwrap_or_default();

@@ -10,7 +10,7 @@ use super::verdict::{Comparisons, Direction};
 use super::work::command_line;
 use crate::cli::error::{Error, Result};
 
-/// From this heading on, a page is its authors'.
+/// From this heading on, a page belongs to its authors.
 const NOTES: &str = "## What came out";
 
 /// A page and the pictures in it, by their files' names.
@@ -112,7 +112,7 @@ fn picture<'a>(column: &str, digits: usize, bars: impl Iterator<Item = (&'a str,
     format!("\n```mermaid\nxychart-beta horizontal\n  x-axis [{names}]\n  y-axis \"{}\"\n  bar [{values}]\n```\n", column.replace('"', "'"))
 }
 
-/// Where a cell comes from: for each seed the commands that made it, what was asked, and what came out.
+/// Where a cell comes from: for each seed its commands, its query, and the answer.
 pub fn origin(values: &StudyValues, title: &str, name: &str, column: &str) -> Result<String> {
     let study = values.study;
     let unknown =

@@ -237,8 +237,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= 100 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(within)
 }
 
-/// The run of a row, the one that is taken away from it, and the two whose difference is taken away from theirs, each with what is measured of
-/// it: one, two or four.
+/// The run of a row, the one that is taken away from it, and the two whose difference is taken away from theirs, each with its measurement:
+/// one, two or four.
 pub fn sides<'a>(table: &'a TableSpec, row: &'a RowSpec) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
     let own = row.measurement.as_deref().or(table.measurement.as_deref());
     let less = row.less.as_ref().map(|less| (less.run.as_str(), less.measurement.as_deref().or(own)));

@@ -53,7 +53,7 @@ impl ShownStudy {
         )
     }
 
-    /// Where a cell comes from: for each seed the commands that made it, what was asked, and what came out.
+    /// Where a cell comes from: for each seed its commands, its query, and the answer.
     ///
     /// # Errors
     /// If there is no such cell, or a log can't be read.

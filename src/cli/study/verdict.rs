@@ -78,7 +78,7 @@ fn compared(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &Col
     }
 }
 
-/// Gives each its p; says how many they are, with those that wait for their seeds.
+/// Gives each its p; returns their number, including verdicts that wait for their seeds.
 fn adjust(all: &mut [Comparison]) -> usize {
     let mut distinct: Vec<(usize, f64)> = Vec::new();
     let mut same: Vec<(usize, usize)> = Vec::new();

@@ -83,7 +83,7 @@ pub fn measured(study: &Study, m: &SeededMeasurement) -> Option<Value> {
     (stored["of"] == digest && stored["command"] == command_line(&study.measure(m))).then(|| stored["answer"].clone())
 }
 
-/// The SHA-256 of the run's manifest, which names what was measured.
+/// The SHA-256 of the run's manifest, which names the measured files.
 fn manifest_digest(folder: &Path) -> Option<String> {
     use sha2::{Digest, Sha256};
     let text = files::text(&folder.join("manifest.json"), 1 << 30).ok()?;

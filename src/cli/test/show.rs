@@ -12,7 +12,7 @@ const MOST_SHOWN: usize = 10;
 /// Every row compared, or why the test could not run.
 type Comparisons = Result<Vec<RowComparison>>;
 
-/// `ok` or `FAILED`, in colours, and below it what differs.
+/// `ok` or `FAILED`, in colours, and below it the differences.
 pub fn text(file: &str, test: &str, outcome: &Comparisons) -> String {
     let rows = match outcome {
         Ok(rows) if rows.iter().all(|r| r.agrees()) => return format!("{GREEN}ok{GREEN:#}      {}", printable(&format!("{file}: {test}"))),
@@ -82,7 +82,7 @@ fn aligned(table: &[[String; 6]]) -> String {
     table.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// One object a row, each with what was expected and what came, and at the end one for the test.
+/// One object a row with the expected and the actual value, and at the end one for the test.
 pub fn json(file: &str, test: &str, outcome: &Comparisons) -> String {
     let mut lines = Vec::new();
     let mut end = json!({ "pipeline": file, "test": test, "ok": false });

@@ -1,4 +1,4 @@
-//! Where two runs part: the first iteration in which their episodes differ, and the rows that differ in it.
+//! Where two runs part: the first iteration with different episodes, and its rows that differ.
 
 use super::answers::RunTable;
 use super::runs::ServedRun;

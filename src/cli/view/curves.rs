@@ -48,7 +48,7 @@ pub fn band(runs: &[Arc<ServedRun>], node: &str, name: &str) -> Answer {
     Ok(json!({ "sql": sql(node, name), "runs": runs.len(), "each": step, "points": points.iter().step_by(step).collect::<Vec<_>>() }))
 }
 
-/// [iteration, mean, seconds, tokens, low, high] at each iteration in which all runs have a value.
+/// [iteration, mean, seconds, tokens, low, high] at each iteration where all runs have a value.
 fn over_runs(runs: &[Vec<Point>], name: &str) -> Vec<Value> {
     let Some((first, others)) = runs.split_first() else { return Vec::new() };
     let (least, most) = if SHARES.contains(&name) { (0.0, 1.0) } else { (f64::NEG_INFINITY, f64::INFINITY) };

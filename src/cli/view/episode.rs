@@ -57,7 +57,7 @@ fn vocabulary<'a>(run: &'a ServedRun, table: &str) -> Option<&'a Tokenizer> {
     run.vocabularies().of_node(if table == "trajectories" { "" } else { table })
 }
 
-/// The most tokens of what a prompt shares with the row before it that are part of the answer.
+/// The most tokens of a prompt's common beginning with the row before it that are part of the answer.
 const SHARED: usize = 2000;
 
 /// The answer with the texts of its tokens.

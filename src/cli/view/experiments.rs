@@ -23,7 +23,7 @@ struct Known {
     pipeline: Arc<Value>,
 }
 
-/// The keys in which runs of one experiment may differ.
+/// The keys that may differ between runs of one experiment.
 const APART: [&str; 4] = ["seed", "iterations", "about", "keep"];
 
 /// The most settings that a label names.
@@ -60,8 +60,8 @@ fn sorted_out(known: &[Known]) -> Vec<Experiment> {
     experiments.into_iter().zip(labels).map(|(experiment, label)| Experiment { label, runs: runs(experiment) }).collect()
 }
 
-/// A label for the first run of each experiment. Experiments of one name are told apart by the settings in which they differ, or by their
-/// folders where these are many.
+/// A label for the first run of each experiment. Experiments of one name are labelled with the settings that differ, or with their folders
+/// if these settings are many.
 fn labels(firsts: &[&Known]) -> Vec<String> {
     let label = |first: &&Known| {
         let namesakes: Vec<&&Known> = firsts.iter().filter(|other| other.name == first.name).collect();
@@ -89,7 +89,7 @@ fn labels(firsts: &[&Known]) -> Vec<String> {
     firsts.iter().map(label).collect()
 }
 
-/// The settings of a pipeline by their paths, but for those in which runs of one experiment may differ.
+/// The settings of a pipeline by their paths, without the settings that may differ between runs of one experiment.
 fn settings(pipeline: &Value) -> BTreeMap<String, &Value> {
     let mut flat = BTreeMap::new();
     let mut left: Vec<(String, &Value)> = vec![(String::new(), pipeline)];

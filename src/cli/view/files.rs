@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// About how many bytes of answers a file has.
 const LONG: usize = 1 << 20;
 
-/// What was written.
+/// The written part.
 pub struct Written {
     /// The page to open.
     pub page: PathBuf,
@@ -231,7 +231,7 @@ impl From<&Written> for Value {
 }
 
 impl Written {
-    /// For people: what was written, what wasn't, `more`, and how to open it.
+    /// For people: the written pages, the missing ones, `more`, and how to open it.
     pub fn text(&self, more: Option<String>) -> String {
         let times = |answers: usize| if answers > 1 { format!(" ({answers} times)") } else { String::new() };
         let left_out = self.left_out.iter().map(|(why, answers)| format!("not written: {why}{}\n", times(*answers)));

@@ -46,7 +46,7 @@ impl FollowingPages {
         std::thread::Builder::new().name("pages".into()).spawn(move || {
             let mut line = String::new();
             let read = output.map(|output| BufReader::new(output).read_line(&mut line));
-            // Nobody waits any more where it came too late.
+            // The request has ended if the answer came too late.
             let _ = send.send(read.and_then(Result::ok).and_then(|_| Some(line.trim().rsplit_once(" at ")?.1.to_owned())));
         })?;
         Ok((pages, receive.recv_timeout(PATIENCE).ok().flatten()))

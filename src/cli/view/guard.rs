@@ -1,4 +1,4 @@
-//! Who may ask: pages of this very address, and whoever has the token. A page of another site in the same browser may not.
+//! Requests are answered if they come from pages of this address, or have the token. A page of another site in the same browser may not.
 
 use axum::http::{header, HeaderMap};
 use std::net::SocketAddr;

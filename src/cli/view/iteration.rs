@@ -1,4 +1,4 @@
-//! An iteration: its episodes, the groups in which rows were compared, what its updates made of each row.
+//! An iteration: its episodes, its groups, and each row's part in its updates.
 
 use super::answers::{of_iteration, split, RunTable, MOST, NAME};
 use super::cells;
@@ -68,7 +68,7 @@ pub fn all_groups(run: &ServedRun, iteration: u64, by: &str) -> Result<Vec<(Stri
     Ok(split(run, iteration, &all, 1)?.into_iter().map(group).collect())
 }
 
-/// A question for rows of one group, or of all, with what they were compared by.
+/// A question for rows of one group, or of all, with the columns that defined their groups.
 fn compared(run: &ServedRun, iteration: u64, by: &str, id: Option<u64>) -> Result<String> {
     let rows = RunTable::of(run, "trajectories")?;
     if !rows.has(by) {

@@ -33,7 +33,7 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     Ok(json!({ "growth": curve(run, node, "entries")?, "entries": within(run, first..=iteration, &entries)? }))
 }
 
-/// A table of turns with what each was told: of the training, where it has one.
+/// A table of turns with their retrieved entries: of the training, where it has one.
 fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
     let tables = run.tables()?;
     let names_entries = |name: &str| name == "retrieved" || name.ends_with("_retrieved");
@@ -49,8 +49,8 @@ fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
     Ok((RunTable::of(run, name)?, list))
 }
 
-/// The iterations in which an entry can have been told: those in which a memory had it, and as many after them as its readers lag behind. All,
-/// where no memory was logged that had it.
+/// The iterations when an entry can have been retrieved: the ones when a memory had it, and as many after them as its readers lag behind.
+/// All, where no memory was logged that had it.
 fn known(run: &ServedRun, id: u64) -> Result<(u64, u64)> {
     let manifest = run.manifest()?;
     let memories = manifest.info.nodes.iter().filter(|node| RunTable::of(run, &node.id).is_ok_and(|table| table.has("change")));
@@ -84,7 +84,8 @@ pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
     within(run, first..=last, &sql)
 }
 
-/// Of each entry that was told: the episodes that were told it, and the others of the same tasks from the first iteration that it was told in to the last.
+/// For each retrieved entry: the episodes that retrieved it, and the others of the same tasks, from the first to the last iteration with a
+/// retrieval.
 pub fn effects(run: &ServedRun, iteration: u64) -> Answer {
     let (rows, list) = readers(run)?;
     let first = (iteration + 1).saturating_sub(COMPARED);

@@ -49,7 +49,7 @@ pub struct ViewArgs {
     /// Serves other machines at this address, too; needs `--token`. The connection isn't encrypted
     #[arg(long, value_name = "ADDRESS", requires = "token")]
     host: Option<IpAddr>,
-    /// What a browser must say once to be answered: part of the address that is printed
+    /// The secret in the printed address, without which no browser is answered
     #[arg(long, value_name = "TEXT")]
     token: Option<String>,
     /// Starts the browser
@@ -58,7 +58,7 @@ pub struct ViewArgs {
     /// Writes the pages as files into this folder and ends, as `flow report` does: they need no server and no network
     #[arg(long = "static", value_name = "DIR", conflicts_with_all = ["port", "host", "open"])]
     pages: Option<PathBuf>,
-    /// Of how many of the newest iterations `--static` writes the rows
+    /// How many of the newest iterations `--static` writes with their rows
     #[arg(long, value_name = "N", default_value_t = 2, requires = "pages")]
     rows: usize,
     /// Ends when standard input does: for the run that started it

@@ -1,4 +1,4 @@
-//! What runs are and how they stand: the list of runs, and a run at a glance.
+//! The list of runs, and a run at a glance.
 
 use super::experiments::experiments;
 use super::runs::{ServedRun, ServedRuns};

@@ -56,7 +56,7 @@ pub fn panel(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     Ok(answer)
 }
 
-/// The iterations in which a node logged rows.
+/// The iterations with logged rows of a node.
 pub fn measured(run: &ServedRun, node: &str) -> Result<Vec<u64>> {
     let has = |iteration: &&log::Iteration| iteration.parts.iter().any(|part| part.node == node && part.rows > 0);
     Ok(run.manifest()?.committed.iter().filter(has).map(|iteration| iteration.iteration).collect())

@@ -105,7 +105,7 @@ fn start(arguments: &[&str], input: Stdio) -> Result<(Child, ChildStdout)> {
     Ok((child, output))
 }
 
-/// Waits for the end of a process, and passes on what it says is wrong.
+/// Waits for the end of a process, and passes on its error.
 async fn ended(child: Child) -> Result<()> {
     let output = timeout(PATIENCE, child.wait_with_output()).await.map_err(|_| too_long())??;
     match output.status.success() {

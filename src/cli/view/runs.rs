@@ -19,11 +19,11 @@ pub struct ServedRuns {
     named: Vec<PathBuf>,
     folder: PathBuf,
     study: Option<ShownStudy>,
-    /// By their numbers, in the order in which they were found: an address stays what it was when runs come.
+    /// By their numbers, in order of discovery: an address stays what it was when runs come.
     found: Mutex<Vec<Arc<ServedRun>>>,
 }
 
-/// A run, and what was read of it.
+/// A run, and its data read so far.
 pub struct ServedRun {
     pub run: Run,
     pub folder: String,

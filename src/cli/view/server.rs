@@ -25,7 +25,7 @@ struct Shared {
     slots: Semaphore,
 }
 
-/// What stands after `?` in an address.
+/// The query of an address, after `?`.
 type Parameters = BTreeMap<String, String>;
 
 /// The files of the pages: built from `view/` by `make view`.

@@ -20,7 +20,7 @@ pub(in crate::dataflow) fn gone(process: &str) -> ! {
             std::thread::park();
         }
     }
-    eprintln!("error: process {process} is gone, and the run ends with it; what was committed is safe: start all processes again with `flow resume`");
+    eprintln!("error: process {process} is gone, and the run ends with it; committed iterations are safe: start all processes again with `flow resume`");
     end_process(1)
 }
 

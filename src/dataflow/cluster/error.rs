@@ -7,7 +7,7 @@ use std::io;
 pub enum ClusterError {
     #[error("`{0}` is no address: write one `address:port` a line")]
     Address(String),
-    #[error("the hosts file has one line `secret: TEXT`, with a text that nobody else knows, or none")]
+    #[error("the hosts file has one line `secret: TEXT`, with a text that no one else knows, or no such line")]
     Secret,
     #[error("there is no process {process}: the hosts file has {addresses} addresses, counted from 0")]
     NoProcess { process: usize, addresses: usize },

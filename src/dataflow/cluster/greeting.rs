@@ -54,7 +54,7 @@ pub(super) struct Welcome {
     pub news: Value,
 }
 
-/// A connection whose first line is still being received. It is polled, so that a silent or slow peer blocks nobody.
+/// A connection whose first line is still being received. It is polled, so that a silent or slow peer doesn't block others.
 pub(super) struct LineReader {
     stream: TcpStream,
     until: Instant,
@@ -68,8 +68,8 @@ impl LineReader {
         Ok(LineReader { stream, until, text: Vec::new() })
     }
 
-    /// The line's value and the connection once the line is complete; itself while it isn't. Reads not a byte more than the line: what
-    /// follows belongs to timely.
+    /// The line's value and the connection once the line is complete; itself while it isn't. Reads not a byte more than the line: later
+    /// bytes belong to timely.
     pub fn look<T: DeserializeOwned>(mut self) -> io::Result<Result<(T, TcpStream), LineReader>> {
         let mut buffer = [0; 4096];
         let here = match self.stream.peek(&mut buffer) {

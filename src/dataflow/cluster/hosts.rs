@@ -9,7 +9,7 @@ pub struct Hosts {
     /// `address:port`, by process.
     pub addresses: Vec<String>,
     pub process: usize,
-    /// What all processes know and nobody else; empty where the file has none.
+    /// A text that only the processes of the run know; empty where the file has none.
     pub secret: String,
 }
 
@@ -17,8 +17,8 @@ pub struct Hosts {
 const SECRET: &str = "secret:";
 
 impl Hosts {
-    /// Reads one `address:port` a line, and perhaps a line `secret: TEXT`; lines that are empty or begin with `#` don't count. Fails on what
-    /// is no address, and on a `process` that has no line.
+    /// Reads one `address:port` a line, and perhaps a line `secret: TEXT`; lines that are empty or begin with `#` don't count. Fails on a
+    /// line that isn't an address, and on a `process` that has no line.
     ///
     /// ```
     /// use flow::dataflow::cluster::Hosts;

@@ -49,7 +49,7 @@ impl Cluster {
         (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|sockets| sockets[p].is_none()))
     }
 
-    /// Waits for the processes with higher numbers. Whoever else connects is told why it is refused, and the wait goes on.
+    /// Waits for the processes with higher numbers. Any other connection is refused with a reason, and the wait goes on.
     fn accept(&mut self, listener: &TcpListener, same: &RunIdentity, waiting: &mut PeerWait) -> Result<(), ClusterError> {
         listener.set_nonblocking(true)?;
         let mut knocking: VecDeque<Guest> = VecDeque::new();

@@ -11,8 +11,8 @@ const QUIET: Duration = Duration::from_secs(4);
 /// How often it asks before the connection is broken.
 const ASKED: u32 = 3;
 
-/// Has the system break the connection once the other host has been silent for [`QUIET`] and [`ASKED`] times that, or has left what was sent to it
-/// unanswered for as long.
+/// Has the system break the connection once the other host has been silent for [`QUIET`] and [`ASKED`] times that, or has not acknowledged
+/// sent data for as long.
 ///
 /// # Errors
 /// If the system can't.

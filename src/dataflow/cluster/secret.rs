@@ -7,7 +7,7 @@ use sha2::Sha256;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Which side proves: a proof of one side is none of the other's.
+/// Which side proves: a proof of one side isn't valid for the other.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     Accepts,

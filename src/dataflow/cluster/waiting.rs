@@ -1,4 +1,4 @@
-//! Waits for the other processes: with a time limit, with messages to whoever started this one, and with a way to cancel.
+//! Waits for the other processes: with a time limit, with messages to the person who started this one, and with a way to cancel.
 
 use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome};
 use super::secret::{is_proved, proof, Side};
@@ -49,7 +49,7 @@ impl<'a> PeerWait<'a> {
         &self.hosts.secret
     }
 
-    /// Tells whoever started this process.
+    /// Prints a message for the person who started this process.
     pub(super) fn tell(&self, text: &str) {
         (self.meanwhile.tell)(text);
     }

@@ -1,4 +1,4 @@
-//! Experts of the house: what they do, and what they write of what they look for and of what they know.
+//! Experts of the house: their actions, and their answers' parts about the search and about the known door.
 
 use super::house::{Clue, House, COLOURS, ROOMS};
 use super::settings::Expert;
@@ -52,7 +52,7 @@ impl Player {
     }
 
     /// What it writes beside that action: the room that it goes to see as `explore`, and as `memory` the right door once it was seen, on the sign
-    /// or on a note, before that the rooms in which nothing was found. None for other parts.
+    /// or on a note, before that the rooms that were searched in vain. None for other parts.
     pub fn part(&self, tag: &str, house: &House, looked: &[usize]) -> Option<String> {
         let none = || "none".to_owned();
         match tag {

@@ -1,5 +1,5 @@
-//! A house in which one has to know when to look: one of several doors is the right one. Some houses say which in the hall, some on a note
-//! in a room, where looking costs two turns, and some nowhere, as they say. What was seen in a room is not seen from the hall, so it has to be
+//! A house where one has to know when to look: one of several doors is the right one. Some houses say which in the hall, some on a note in
+//! a room, where looking costs two turns, and some nowhere, as they say. A room's content can't be seen from the hall, so it has to be
 //! remembered. The best play is known exactly ([`optimum`]).
 //!
 //! Made for the claim that an agent can learn to explore where it pays (EAPO): one that always looks and one that never does both fall

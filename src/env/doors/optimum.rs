@@ -38,9 +38,9 @@ pub fn with_clue(clue: Clue, doors: usize, rooms: usize) -> Optimum {
     best(clue, doors, clue == Clue::Sign, rooms)
 }
 
-/// The same over all houses, a third of which have each clue, and the exploration degree (EAPO, D.7.4): of the states that episodes are in,
-/// each counted once an episode, the share that they are in more than once. An episode that looks into n rooms is in n + 1 states, of which
-/// it comes back to the hall alone.
+/// The same over all houses (each clue is in a third of them), and the exploration degree (EAPO, D.7.4): of the states that episodes are
+/// in, each counted once an episode, the share that they are in more than once. An episode that looks into n rooms is in n + 1 states, and
+/// returns to one of them: the hall.
 pub fn optimum(doors: usize, rooms: usize) -> (Optimum, f64) {
     let all = Clue::ALL.map(|clue| with_clue(clue, doors, rooms));
     let mean = |field: fn(&Optimum) -> f64| all.iter().map(field).sum::<f64>() / 3.0;

@@ -1,4 +1,4 @@
-//! The settings of the house with doors, and what follows from them.
+//! The settings of the house with doors, and everything derived from them.
 
 use super::house::{House, COLOURS, ROOMS};
 use super::Doors;
@@ -7,7 +7,7 @@ use crate::env::{Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who the expert is.
+/// The expert's strategy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -31,7 +31,7 @@ pub struct DoorsSettings {
     /// Rooms of a house.
     #[schemars(range(min = 1, max = 4))]
     pub rooms: usize,
-    /// Who the expert is.
+    /// The expert's strategy.
     pub expert: Expert,
 }
 

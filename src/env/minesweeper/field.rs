@@ -12,7 +12,7 @@ const TRIES: usize = 4_000;
 pub enum DigResult {
     /// The cell was open before.
     Nothing,
-    /// So many cells: the cell itself and, if it was blank, what was still closed in its neighbourhood.
+    /// So many cells: the cell itself and, if it was blank, the closed cells of its neighbourhood.
     Cells(usize),
     Mine,
 }
@@ -121,7 +121,7 @@ impl Field {
         text
     }
 
-    /// Hash of what is seen: fields that look alike are one state, wherever their mines are.
+    /// Hash of the visible field: fields that look alike are one state, wherever their mines are.
     pub fn hash(&self) -> u64 {
         bytes(&(0..self.open.len()).map(|at| self.symbol(at)).collect::<Vec<_>>())
     }

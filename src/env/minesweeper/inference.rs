@@ -22,8 +22,8 @@ struct PlacementCounts {
     mines: Vec<Vec<f64>>,
 }
 
-/// The cell to open: the least probable mine, and among equals the likeliest blank, then the first. `None` when all are open but
-/// those of which it is known that they hide mines.
+/// The cell to open: the least probable mine, and among equals the likeliest blank, then the first. `None` when the only closed cells are
+/// known mines.
 pub fn choose(field: &Field, mines: usize, known: &[bool]) -> Option<usize> {
     let chance = probabilities(field, mines);
     let closed = (0..chance.len()).filter(|&at| !field.open[at] && !known[at]);

@@ -17,7 +17,7 @@ pub struct Minesweeper {
     field: Field,
     mines: usize,
     lost: bool,
-    /// The cells of which a note told the expert that they hide mines.
+    /// Cells that hide mines according to a note that the expert read.
     noted_mines: Vec<bool>,
 }
 
@@ -65,7 +65,7 @@ impl Minesweeper {
         (reward, self.over())
     }
 
-    /// Hash of its mines and of what is open at first.
+    /// Hash of its mines and of the cells that are open at first.
     pub fn content(&self) -> u64 {
         self.closed.content(self.first)
     }
@@ -108,7 +108,7 @@ impl Environment for Minesweeper {
         }
     }
 
-    /// The closed cells. `step` takes open ones too, but nobody gains by them.
+    /// The closed cells. `step` takes open ones too, without a gain.
     fn admissible(&self) -> Vec<String> {
         if self.over() {
             return Vec::new();
@@ -116,7 +116,7 @@ impl Environment for Minesweeper {
         (0..self.field.open.len()).filter(|&at| !self.field.open[at]).map(|at| self.text(at)).collect()
     }
 
-    /// The cell least likely to hide a mine; it sees what the player sees, and knows of mines what it was told.
+    /// The cell least likely to hide a mine; it sees what the player sees, and knows mines from notes.
     fn expert(&mut self) -> Option<String> {
         if self.over() {
             return None;
@@ -138,7 +138,7 @@ impl Environment for Minesweeper {
         Some(if names.is_empty() { "none".into() } else { names.join(", ") })
     }
 
-    /// The cells that hide mines as far as the field shows it: the one that was opened, and those that the numbers leave no doubt of.
+    /// The cells that hide mines as far as the field shows it: the opened mine, and mines that follow from the numbers.
     fn lesson(&mut self) -> Option<String> {
         let mut before = self.field.clone();
         let opened = |at: usize| self.field.open[at] && self.field.mines[at];

@@ -1,4 +1,4 @@
-//! The settings of MineSweeper, and what follows from them.
+//! The settings of MineSweeper, and everything derived from them.
 
 use super::Minesweeper;
 use crate::env::error::within;

@@ -1,5 +1,5 @@
 //! Every way of breaking the protocol that tests/programs/broken.py knows: each is reported with the program, the request and the episode,
-//! and costs nobody else anything.
+//! and affects no other episode.
 
 use super::*;
 use crate::env::{Act, Task};
@@ -9,7 +9,7 @@ const WAYS: &[(&str, &str)] = &[
     ("missing-module", "it ended before it answered hello (exit status: 1); it last said: "),
     ("leaves", "it ended before it answered hello"),
     ("crash-at-once", "(exit status: 3); it last said: the roof came down"),
-    ("no-json", "its answer to hello is none (expected value): `Welcome to Corridor 1.0!`"),
+    ("no-json", "its answer to hello is invalid (expected value): `Welcome to Corridor 1.0!`"),
     ("no-object", "it has no number `protocol`"),
     ("protocol-4", "it speaks version 4 of the protocol, flow speaks versions 2 and 3"),
     ("protocol-text", "it has no number `protocol`"),
@@ -35,14 +35,14 @@ const WAYS: &[(&str, &str)] = &[
     ("change-of-nothing", "there is no list before it"),
     ("type", "its `type` is `two words`"),
     ("fine", ""),
-    ("another-episode", "it answered for episode 1000, of which nothing was asked; episode 5 was to be answered next"),
-    ("closed-episode", "it answered for episode 0, of which nothing was asked"),
+    ("another-episode", "it answered for episode 1000, which was asked nothing; episode 5 was to be answered next"),
+    ("closed-episode", "it answered for episode 0, which was asked nothing"),
     ("no-episode", "its answer names no `episode`"),
     ("hang", "no answer within 5 s"),
     ("crash", "its process ended (exit status: 3); it last said: the roof came down"),
     ("killed", "its process ended (signal: 9"),
     ("half-a-line", "its answer is no JSON (EOF"),
-    ("two-answers", "it answered for episode 1, of which nothing was asked"),
+    ("two-answers", "it answered for episode 1, which was asked nothing"),
     ("text", "its answer is no JSON (expected value): `DEBUG stepping`"),
     ("array", "no answer within 5 s"),
     ("actions-100000", "its answer has more than 1048576 bytes"),
@@ -112,7 +112,7 @@ fn faults(way: &str) -> Vec<String> {
     faults
 }
 
-/// Waits for what comes, and collects the faults of episode 5.
+/// Waits for answers, and collects the faults of episode 5.
 fn collect_faults(pool: &mut Pool, way: &str, faults: &mut Vec<String>) {
     loop {
         for (episode, answer) in pool.answers() {

@@ -1,6 +1,7 @@
-//! Processes that a program started, wherever they went: one that calls `setsid` leaves the process group of its program, and one whose parent has
-//! ended is nobody's child. What they all still have is their environment, in which a program is given a mark of its own (as build servers do).
-//! It works where the system shows the environments of processes under `/proc`; elsewhere only process groups are ended.
+//! Processes that a program started, wherever they went: one that calls `setsid` leaves the process group of its program, and one whose
+//! parent has ended has no known parent. What they all still have is their environment variables: a program gets a mark of its own there
+//! (as build servers do). It works where the system shows the environments of processes under `/proc`; elsewhere only process groups are
+//! ended.
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Which of a split's tasks are played, and in which order: without replacement within an epoch, a new order in each.
+//! Which of a split's tasks are played, and their order: without replacement within an epoch, a new order in each.
 
 use super::Items;
 use crate::seed::{mix, text};

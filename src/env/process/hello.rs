@@ -47,7 +47,7 @@ impl Items {
 /// What a program says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hello {
-    /// What it is, and of which version.
+    /// Its name and version.
     pub world: String,
     /// The tasks, by split.
     pub splits: BTreeMap<String, Items>,
@@ -67,7 +67,7 @@ pub struct Hello {
     pub deterministic: bool,
     /// Whether answers about different episodes come in any order, each when it is ready.
     pub unordered: bool,
-    /// Whether an episode may have several calls open at once, so that the order in which they come says nothing.
+    /// Whether an episode may have several calls open at once, so that their order of arrival says nothing.
     pub parallel: bool,
 }
 
@@ -101,14 +101,14 @@ const MOST_WORDS: usize = 65_536;
 
 impl Hello {
     pub(super) fn read(line: &[u8]) -> Result<Hello, Fault> {
-        let none = |e: &serde_json::Error| malformed(format!("its answer to hello is none ({}): {}", why(e), quoted(line)));
+        let none = |e: &serde_json::Error| malformed(format!("its answer to hello is invalid ({}): {}", why(e), quoted(line)));
         let value: Value = serde_json::from_slice(line).map_err(|e| none(&e))?;
         let hello = match value.get("protocol").map(|version| version.as_u64()) {
             Some(Some(PROTOCOL..=NEWEST)) => serde_json::from_value(value).map(Hello::from_raw).map_err(|e| none(&e))?,
             Some(Some(other)) => {
                 return Err(malformed(format!("it speaks version {other} of the protocol, flow speaks versions {PROTOCOL} and {NEWEST}")))
             }
-            _ => return Err(malformed(format!("its answer to hello is none (it has no number `protocol`): {}", quoted(line)))),
+            _ => return Err(malformed(format!("its answer to hello is invalid (it has no number `protocol`): {}", quoted(line)))),
         };
         hello.checked()
     }
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_no_hello_is_refused_with_the_reason() {
         for (line, word) in [
-            ("hello", "its answer to hello is none (expected value"),
+            ("hello", "its answer to hello is invalid (expected value"),
             ("{}", "no number `protocol`"),
             (r#"{"protocol":1,"words":["a"]}"#, "it speaks version 1 of the protocol, flow speaks versions 2 and 3"),
             (r#"{"protocol":4}"#, "it speaks version 4 of the protocol, flow speaks versions 2 and 3"),

@@ -94,7 +94,7 @@ pub struct PendingRequest {
     pub episode: usize,
     pub kind: RequestKind,
     sent: Instant,
-    /// Whether it has failed, so that its answer is nobody's.
+    /// Whether it has failed, so that its answer is dropped.
     given_up: bool,
 }
 
@@ -133,7 +133,7 @@ impl ProcessSlot {
         self.ended.as_ref().map(|(why, _)| why.as_str())
     }
 
-    /// Whether it was killed without a pending request that caused it, for instance after an answer that nobody had asked for.
+    /// Whether it was killed without a pending request that caused it, for instance after an unrequested answer.
     pub fn blameless(&self) -> bool {
         self.ended.as_ref().is_some_and(|(_, blamed)| !blamed)
     }
@@ -235,7 +235,7 @@ impl ProcessSlot {
                 .filter(|_| !self.unordered)
                 .map(|open| format!("; episode {} was to be answered next", open.episode))
                 .unwrap_or_default();
-            return Err(malformed(format!("it answered for episode {episode}, of which nothing was asked{expected}")));
+            return Err(malformed(format!("it answered for episode {episode}, which was asked nothing{expected}")));
         };
         place.and_then(|place| self.open.remove(place));
         if open.given_up {

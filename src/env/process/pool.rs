@@ -77,8 +77,8 @@ impl Pool {
         Some(self.places.iter().map(|place| live.saturating_sub(place.live.len())).fold(0, usize::saturating_add))
     }
 
-    /// Begins episodes, without waiting for what they show; `listed` says whether their actions are to be named. A number that is in use
-    /// is begun anew. No more may be begun than there is [`Pool::room`] for.
+    /// Begins episodes, without waiting for their observations; `listed` says whether their actions are to be named. A number that is in
+    /// use is begun anew. No more may be begun than there is [`Pool::room`] for.
     pub fn begin(&mut self, starts: &[(usize, EpisodeRequest, bool)]) -> Result<(), ProcessError> {
         let mut places = Vec::with_capacity(starts.len());
         for (episode, _, listed) in starts {
@@ -183,7 +183,7 @@ impl Pool {
                 let place = self.episodes.get(&episode).map(|live| &self.places[live.place]);
                 let text = place.and_then(ProcessSlot::words).unwrap_or("the process it was played in ended");
                 let gone = Fault::new(Cause::Crash, text);
-                // Where nobody was to blame, each who was in it has had a try: else nobody would ever have had one.
+                // Where no episode caused it, each episode in the process has used a try: else none would ever run out of tries.
                 let gone = if place.is_some_and(ProcessSlot::blameless) { gone } else { gone.of_another() };
                 self.known.push((
                     episode,

@@ -50,7 +50,7 @@ fn open(command: &[&str], processes: usize, seconds: f64) -> Result<Pool, Proces
     Pool::open(settings, Programs::default())
 }
 
-/// All answers to what was asked, by episode.
+/// All answers to the requests, by episode.
 fn answers(pool: &mut Pool) -> BTreeMap<usize, Result<EpisodeView, Fault>> {
     let mut answers = BTreeMap::new();
     loop {
@@ -109,7 +109,7 @@ fn garbage_ends_the_process_unless_it_is_known_whose_it_is() {
         ("no done", true, "its answer to a step has no `done`"),
         ("error", true, "KeyError"),
         ("text", false, "its answer is no JSON (expected value): `DEBUG stepping`"),
-        ("another", false, "it answered for episode 1007, of which nothing was asked; episode 7 was to be answered next"),
+        ("another", false, "it answered for episode 1007, which was asked nothing; episode 7 was to be answered next"),
         ("long", true, "its answer has more than 1048576 bytes"),
     ] {
         reset(&mut pool, &[3, 7, 8]);

@@ -36,7 +36,7 @@ struct Running {
 }
 
 impl ProgramsState {
-    /// Removes a process from those that run, so that the caller can kill it.
+    /// Removes a process from the running ones, so that the caller can kill it.
     fn take(&mut self, id: u32) -> Option<Running> {
         let child = self.running.remove(&id)?;
         if let Some(warden) = &mut self.warden {
@@ -160,7 +160,7 @@ pub(super) struct Pipes {
 const LEAVE: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_millis(300);
 
-/// Sends SIGTERM to a process group, waits for its leader until the deadline, and sends SIGKILL to it and to what left the group.
+/// Sends SIGTERM to a process group, waits for its leader until the deadline, and sends SIGKILL to it and to processes that left the group.
 fn end(program: Running, until: Instant) -> Option<ExitStatus> {
     let Running { mut child, mark } = program;
     let group = Pid::from_child(&child);

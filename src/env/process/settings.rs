@@ -14,7 +14,7 @@ pub struct ProcessSettings {
     #[serde(skip_serializing)]
     #[schemars(length(min = 1), extend("x-names" = "program"))]
     pub command: Vec<String>,
-    /// What the tasks of a process are named after. Its tasks are known by this name and a seed, so a program with other settings needs another name.
+    /// The name of the process's tasks. Its tasks are known by this name and a seed, so a program with other settings needs another name.
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     pub name: String,
     /// How many processes of the program share the episodes.
@@ -25,7 +25,8 @@ pub struct ProcessSettings {
     #[serde(default = "default_seconds", skip_serializing)]
     #[schemars(range(min = 0.001, max = 86_400), extend("default" = default_seconds()))]
     pub seconds: f64,
-    /// Environment variables of flow's own that the program gets besides those that say how the machine is set up (docs/protocol.md lists these); any other could be a secret.
+    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine (docs/protocol.md lists
+    /// them); any other could be a secret.
     #[serde(default, skip_serializing)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")), extend("default" = []))]
     pub pass: Vec<String>,

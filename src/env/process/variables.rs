@@ -1,9 +1,9 @@
-//! Which environment variables a program gets: those that say how the machine is set up, and those that the pipeline names. Any other
-//! could be a secret, such as the key to a service, which is nothing to a game.
+//! Which environment variables a program gets: variables that describe the machine, and variables that the pipeline names. Any other could
+//! be a secret, such as the key to a service, which is nothing to a game.
 
 use std::ffi::OsString;
 
-/// Those that every program gets, and all that begin with `LC_`. docs/protocol.md lists them.
+/// Variables that every program gets, besides all that begin with `LC_`. docs/protocol.md lists them.
 const INHERITED: [&str; 26] = [
     "PATH",
     "HOME",

@@ -147,7 +147,7 @@ impl Corpus {
     }
 }
 
-/// Names, none of which is given twice.
+/// Names, each given once.
 #[derive(Default)]
 struct UniqueNames(BTreeSet<String>);
 

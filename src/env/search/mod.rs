@@ -1,5 +1,5 @@
 //! Search for the answers of questions that need two documents, as agents with a search engine are trained to do (Search-R1, Jin et al.
-//! 2025; SLEA-RL's question answering). The published corpora and questions can't be had: these are made from a seed, so a figure of
+//! 2025; SLEA-RL's question answering). The published corpora and questions aren't included: these are made from a seed, so a figure of
 //! them is of "multi-hop search, own corpus". Search is BM25, and an answer earns 1 by exact match, else nothing.
 
 mod answer;
@@ -21,7 +21,7 @@ pub struct Search {
     question: Question,
     /// Documents that a search finds.
     most: usize,
-    /// All that was found so far, in the order in which it was; whether anything was searched for.
+    /// Everything found so far, in that order; whether anything was searched for.
     results: Vec<usize>,
     searched: bool,
     answer: Option<String>,
@@ -50,7 +50,7 @@ impl Search {
         self.answer.as_ref().is_some_and(|answer| answer::exact(answer, &self.question.answer))
     }
 
-    /// All that was found so far, a document a line: what was found in one turn is still needed in the next.
+    /// All that was found so far, a document a line: documents found in one turn are still needed in the next.
     fn page(&self) -> String {
         if self.results.is_empty() {
             return if self.searched { "Nothing was found." } else { "Nothing was found yet." }.into();

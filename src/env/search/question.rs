@@ -11,7 +11,7 @@ pub struct Question {
     pub kind: &'static str,
     pub text: String,
     pub answer: String,
-    /// The documents that tell it, in the order in which they can be found.
+    /// The documents with the answer, in the order of their search.
     pub needs: [usize; 2],
     /// The names that the question says.
     pub names: Vec<String>,
@@ -24,7 +24,7 @@ impl Question {
         drawn.take(1000).find(|question| deal.owns(question.content()))
     }
 
-    /// Hash of what is asked: of two names in either order the same.
+    /// Hash of the question: for two names the same in either order.
     pub fn content(&self) -> u64 {
         match self.names.as_slice() {
             [first, second] if first > second => text(&format!("{}, {second} or {first}", self.kind)),

@@ -1,4 +1,4 @@
-//! The settings of the search for answers, and what follows from them.
+//! The settings of the search for answers, and everything derived from them.
 
 use super::corpus::{Corpus, GOODS, JOBS, REGIONS, SYLLABLES};
 use super::question::Question;
@@ -35,7 +35,7 @@ impl SearchSettings {
 
 impl GameSettings for SearchSettings {
     const NAME: &'static str = "search";
-    const ABOUT: &'static str = "Answer questions that need two documents of a corpus, made from a seed, in which one can search.";
+    const ABOUT: &'static str = "Answer questions that need two documents of a searchable corpus, made from a seed.";
 
     fn check(&self) -> Result<(), EnvError> {
         within("documents", self.documents, 100, 100_000)?;

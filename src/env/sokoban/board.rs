@@ -13,7 +13,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// All four, in the order in which searches and lists go through them.
+    /// All four, in the order of searches and lists.
     pub const ALL: [Direction; 4] = [Direction::Up, Direction::Down, Direction::Left, Direction::Right];
 
     /// The word of an action.
@@ -74,7 +74,7 @@ impl Board {
                 'O' | 'S' => TARGET,
                 'X' => BOX,
                 '√' => BOX | TARGET,
-                other => return Err(EnvError::Board(format!("`{other}` is none of # _ O X P S √"))),
+                other => return Err(EnvError::Board(format!("`{other}` isn't one of # _ O X P S √"))),
             };
             if matches!(symbol, 'P' | 'S') {
                 (board.player, players) = (at, players + 1);

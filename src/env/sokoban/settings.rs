@@ -1,4 +1,4 @@
-//! The settings of Sokoban, and what follows from them.
+//! The settings of Sokoban, and everything derived from them.
 
 use super::Sokoban;
 use crate::env::error::within;

@@ -1,4 +1,4 @@
-//! The products: made from a seed, the same on every machine. The official ones can't be had, so a figure measured on these is of
+//! The products: made from a seed, the same on every machine. The official ones aren't included, so a figure measured on these is of
 //! "WebShop rules, own catalogue".
 
 use super::lexicon::{ProductKind, KINDS, OTHERS, SYLLABLES};

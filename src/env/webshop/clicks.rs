@@ -5,7 +5,7 @@ use super::reward::reward;
 use super::session::{Page, Session};
 
 impl Session {
-    /// Carries out `search[...]`, from whatever page, or `click[...]` on what the page offers. Anything else does nothing and is false.
+    /// Carries out `search[...]`, from any page, or `click[...]` on a button of the page. Anything else does nothing and is false.
     pub fn act(&mut self, action: &str) -> bool {
         if self.page == Page::Done {
             return false;
@@ -33,7 +33,7 @@ impl Session {
         self.show(1);
     }
 
-    /// A page of results; what was chosen of a product is forgotten.
+    /// A page of results; chosen options of a product are forgotten.
     fn show(&mut self, number: usize) {
         (self.page, self.number, self.product) = (Page::Results, number, None);
         self.options.clear();

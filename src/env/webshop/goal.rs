@@ -22,13 +22,13 @@ const NO_BOUND: f64 = 1_000_000.0;
 
 impl Goal {
     /// The goal of a seed, made as the published code makes its synthetic goals: any combination of a product's options, and a price that
-    /// is one of the next tens above the product's. Products are dealt out to splits by what their instructions say: of two that are asked for in
+    /// is one of the next tens above the product's. Products are dealt out to splits by their instructions: of two that are asked for in
     /// the same words a player can't tell which is meant.
     pub fn sample(seed: u64, deal: Deal, products: &[Product]) -> Option<Goal> {
         Goal::sample_where(seed, |product| deal.owns(text(&product.instruction)), products)
     }
 
-    /// The goal of a seed, for a product of which this is true.
+    /// The goal of a seed, for a product that satisfies this.
     pub(super) fn sample_where(seed: u64, fits: impl Fn(&Product) -> bool, products: &[Product]) -> Option<Goal> {
         (0..1000).map(|tried| Random::new(mix(seed, tried))).find_map(|mut random| {
             let at = random.below(products.len());

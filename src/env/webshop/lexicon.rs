@@ -1,5 +1,5 @@
-//! The words that the catalogue is made of: kinds of products with what can be said of them. All texts are in small letters, so that a
-//! word is one token wherever it stands.
+//! The words that the catalogue is made of: kinds of products with their attributes. All texts are in small letters, so that a word is one
+//! token wherever it stands.
 
 /// A kind of product. Lists are separated by `|`.
 pub struct ProductKind {
@@ -9,9 +9,9 @@ pub struct ProductKind {
     pub query: &'static str,
     /// What titles call it.
     pub names: &'static str,
-    /// What stands before the name.
+    /// The words before the name.
     pub traits: &'static str,
-    /// What stands after it, with its preposition.
+    /// The words after it, with their preposition.
     pub ends: &'static str,
     /// What a buyer chooses: the option's name and its values.
     pub options: &'static [(&'static str, &'static str)],

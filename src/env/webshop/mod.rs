@@ -1,8 +1,8 @@
 //! WebShop (Yao et al. 2022): an instruction, a search bar, products with options, a purchase. Rules, pages and reward are those of its
-//! released code (github.com/princeton-nlp/WebShop); the products are a catalogue of our own, since the official ones can't be had.
+//! released code (github.com/princeton-nlp/WebShop); the products are a catalogue of our own, since the official ones aren't included.
 //!
-//! Left out of the published site: reviews, of which there are none here (nor in its text mode), and the hidden searches `<r>`, `<a>`,
-//! `<c>` and `<q>`, which are words like others. The nouns of titles come from a list of words, not from spaCy's tagger.
+//! Left out of the published site: reviews (there are none here, nor in its text mode), and the hidden searches `<r>`, `<a>`, `<c>` and
+//! `<q>`, which are words like others. The nouns of titles come from a list of words, not from spaCy's tagger.
 
 mod catalogue;
 mod clicks;
@@ -63,7 +63,7 @@ impl Environment for Webshop {
         self.see(true)
     }
 
-    /// `search[words]` from any page, or `click[...]` on what the page offers, in capital or small letters.
+    /// `search[words]` from any page, or `click[...]` on a button of the page, in capital or small letters.
     fn step(&mut self, action: &str) -> TimeStep {
         let valid = self.session.act(action);
         self.see(valid)

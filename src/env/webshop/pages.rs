@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Observation {
-    /// The published `text`: the texts of the page, joined by ` [SEP] `. What was chosen isn't marked.
+    /// The published `text`: the texts of the page, joined by ` [SEP] `. Chosen options aren't marked.
     #[default]
     Text,
-    /// The published `text_rich`: a text a line; buttons are marked, and those that were clicked.
+    /// The published `text_rich`: a text a line; buttons are marked, clicked ones differently.
     Rich,
 }
 

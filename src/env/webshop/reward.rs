@@ -39,7 +39,7 @@ pub fn reward(bought: &Product, options: &[(&str, &str)], goal: &Goal, target: &
     }
 }
 
-/// How far the types agree: by what is searched for, by two common categories, or by the nouns of the titles.
+/// How far the types agree: by the search words, by two common categories, or by the nouns of the titles.
 fn kind(bought: &Product, target: &Product) -> f64 {
     let parts = |product: &Product| product.path.split('›').map(str::trim).collect::<BTreeSet<_>>();
     let categories = parts(bought).intersection(&parts(target)).count();
@@ -68,7 +68,7 @@ fn has(product: &Product, attribute: &str) -> bool {
 }
 
 /// Whether one of the chosen values is what is wanted of this option. The published code compares with the pair of name and value as
-/// Python writes it, which thefuzz reads as the words of both; a pair of which one is just a colour is that colour.
+/// Python writes it, which thefuzz reads as the words of both; in a pair, a member that is just a colour stands for the pair.
 pub fn met((name, value): &(&str, &str), chosen: &[&str]) -> bool {
     let pair = format!("('{name}', '{value}')");
     let color = COLORS.split('|').find(|color| color == name || color == value).unwrap_or(&pair);

@@ -25,7 +25,7 @@ pub struct Session {
     pub shop: Arc<Shop>,
     pub goal: Goal,
     pub page: Page,
-    /// What was searched for last, what was found, and which page of it is shown or was, from 1.
+    /// The last search, its results, and the page shown last, from 1.
     pub keywords: String,
     pub results: Vec<usize>,
     pub number: usize,

@@ -1,4 +1,4 @@
-//! The settings of WebShop, and what follows from them.
+//! The settings of WebShop, and everything derived from them.
 
 use super::goal::Goal;
 use super::lexicon::{KINDS, SYLLABLES};
@@ -18,9 +18,9 @@ pub struct WebshopSettings {
     /// Products of the catalogue.
     #[schemars(range(min = 1_000, max = 100_000))]
     pub products: usize,
-    /// How a page is shown: its texts alone, or a line each with the buttons marked, and among them those that were clicked.
+    /// How a page is shown: its texts alone, or a line each with the buttons marked, clicked ones differently.
     pub pages: Observation,
-    /// What a purchase earns: WebShop's score from 0 to 1, or 10 for a score of 1 and else nothing, as verl-agent has it.
+    /// The reward of a purchase: WebShop's score from 0 to 1, or 10 for a score of 1 and else nothing, as verl-agent has it.
     pub pays: Pays,
 }
 

@@ -45,7 +45,7 @@ impl RunPair {
         let reading = [ReadLock::begin(a), ReadLock::begin(b)];
         let (of_a, of_b) = (LogIndex::read(a.root())?, LogIndex::read(b.root())?);
         let committed = [of_a.committed(a.root(), 0..=u64::MAX)?, of_b.committed(b.root(), 0..=u64::MAX)?];
-        // What is called equal is what was committed, to the last bit.
+        // Values called equal are equal as committed, to the last bit.
         let (db, tables) = connect_both([("a", a, &of_a, &committed[0]), ("b", b, &of_b, &committed[1])])?;
         let named = |manifest: &LogIndex, tables: &[Table]| {
             let columns_of = |id: &str| tables.iter().find(|t| t.name == id).map(|t| t.columns.clone()).unwrap_or_default();
@@ -76,7 +76,7 @@ impl RunPair {
         }
         let known: Vec<&str> = a.into_iter().filter(|id| b.contains(id)).collect();
         let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-        Err(LogError::Sql(format!("`{node}` is no node of which both runs logged `{column}`; there are: {known}")))
+        Err(LogError::Sql(format!("`{node}` is no node with `{column}` in both runs; there are: {known}")))
     }
 
     /// The joined turns of a side, empty where it logged none.
@@ -180,7 +180,7 @@ impl RunPair {
             let figure = |i| r.get::<_, Option<f64>>(i).map(|x| x.filter(|x| x.is_finite()));
             Ok((figure(0)?, figure(1)?, figure(2)?))
         })?;
-        // An advantage that moved is told by what it did: how much the row moved the policy, on the side where that is more.
+        // Advantages that changed are ranked by their effect: how much the row moved the policy, on the side where that is more.
         let weighed = (0..2).all(|side| self.turns_have(side, "logit_grad"));
         let by = if weighed { "greatest(coalesce(logit_grad_a, 0), coalesce(logit_grad_b, 0)) DESC, " } else { "" };
         let select = "a AS advantage_a, b AS advantage_b, move";
@@ -234,7 +234,7 @@ impl RunPair {
         })
     }
 
-    /// Rows of `table` with what was done and said in them.
+    /// Rows of `table` with their actions and responses.
     fn examples(&self, table: &str, select: &str, which: &str, order: &str, top: usize) -> Result<Vec<Value>, LogError> {
         let key = key();
         let mut columns = String::new();

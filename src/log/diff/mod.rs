@@ -23,7 +23,7 @@ pub struct WeightsDiff {
     pub equal: Option<bool>,
 }
 
-/// What differs in the rows.
+/// The differences of the rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diff {
     /// Turns of the training rollouts.
@@ -57,7 +57,7 @@ pub fn weights(a: &Run, b: &Run) -> Result<Vec<WeightsDiff>, LogError> {
     let newest = |manifest: &Manifest, model: &str| {
         manifest.committed.iter().rev().flat_map(|i| i.weights.iter().rev()).find(|w| w.model == model).cloned()
     };
-    // Weights that were taken away can't be compared; those that are there are what the manifest says.
+    // Removed weights can't be compared; existing ones are what the manifest says.
     let whole = |run: &Run, weights: &Option<SavedWeights>| match weights.as_ref().map(|weights| run.whole_weights(weights)) {
         Some(Ok(folder)) => Ok(Some(folder)),
         None | Some(Err(LogError::Missing(_))) => Ok(None),

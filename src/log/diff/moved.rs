@@ -43,7 +43,7 @@ pub struct CreditDiff {
     pub from_zero: u64,
     /// Pearson's, over all rows in both; none where one side is constant.
     pub correlation: Option<f64>,
-    /// Whether the rows below are those that moved the policy most, by `logit_grad`; else those whose advantage moved farthest.
+    /// Whether the rows below moved the policy most, by `logit_grad`; else their advantages moved farthest.
     pub by_gradient: bool,
     /// Rows whose advantage moved, the most important first.
     pub up: Vec<Value>,

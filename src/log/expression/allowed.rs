@@ -106,7 +106,7 @@ pub fn refusal(tree: &Value, bound: &[String], read: &mut BTreeSet<String>) -> O
         }
         if let Some(function) = tree["function_name"].as_str().filter(|function| !FUNCTIONS.contains(function)) {
             let words = FUNCTIONS.iter().filter(|name| name.starts_with(char::is_alphabetic)).copied();
-            return Some(format!("`{function}` is none of the functions of an expression: {}", words.collect::<Vec<_>>().join(", ")));
+            return Some(format!("`{function}` isn't a function of expressions: {}", words.collect::<Vec<_>>().join(", ")));
         }
     }
     match tree {

@@ -1,5 +1,5 @@
-//! Columns as expressions of SQL over rows: a part of what DuckDB parses, and nothing that reads elsewhere, draws or tells the time. DuckDB
-//! computes them on one thread from rows in the order of their names, so the same rows give the same bits.
+//! Columns as expressions of SQL over rows: a part of DuckDB's language, without anything that reads elsewhere, draws or tells the time.
+//! DuckDB computes them on one thread from rows in the order of their names, so the same rows give the same bits.
 
 mod allowed;
 #[cfg(test)]

@@ -53,7 +53,7 @@ fn expressions_as_worked_by_hand() {
     ] {
         assert!(numbers(text).iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{text}: {:?}", numbers(text));
     }
-    // What others earned, of which the second half stands beside.
+    // Other rows' rewards; the second half of the rows is the other input.
     let others = rows().slice(3, 2);
     for (text, expected) in [
         ("coalesce(sum(reward) filter (where other) over (partition by sample), 8)", [8.0, 8.0, 8.0, -0.5, -0.5]),
@@ -91,7 +91,7 @@ fn expressions_read_what_they_name() {
     assert_eq!(reads("avg(reward) over \"group\" + score_judge"), ["group", "reward", "score_judge"]);
     assert_eq!(reads("1 -- reward"), [""; 0]);
     assert_eq!(reads("list_sum([x * value for x in logprobs])"), ["logprobs", "value"], "x is an item");
-    assert_eq!(reads("nosuch * 2"), ["nosuch"], "that it is none the pipeline says");
+    assert_eq!(reads("nosuch * 2"), ["nosuch"], "the pipeline reports that it doesn't exist");
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn what_is_no_expression_is_refused() {
         ("value", "reward + * 2", "syntax error at or near \"2\", at its character 12"),
         ("value", "reward + task", "No function matches the given name and argument types '+(FLOAT, VARCHAR)'"),
         ("value", "avg(reward)", "a sum over rows says over which"),
-        ("value", "random()", "`random` is none of the functions"),
-        ("value", "current_localtime()", "`current_localtime` is none of the functions"),
+        ("value", "random()", "`random` isn't a function"),
+        ("value", "current_localtime()", "`current_localtime` isn't a function"),
         ("value", "(select 1)", "no subquery"),
-        ("value", "epoch('now'::timestamp)", "none of the functions"),
+        ("value", "epoch('now'::timestamp)", "isn't a function of expressions"),
         ("value", "case when 'now'::timestamp > 'today'::timestamp then 1 else 0 end", "nothing is cast to TIMESTAMP"),
         ("value", "rows.reward", "without its table"),
         ("value", "1 limit 1", "syntax error"),
@@ -117,7 +117,7 @@ fn what_is_no_expression_is_refused() {
         ("task", "'a'", "no expression makes a column `task`"),
         ("token_rewards", "reward", "it is FLOAT, and the column is list of f32"),
         ("value", "action || 'x'", "it is VARCHAR, and the column is f32"),
-        ("token_rewards", "[random() for t in response_tokens]", "`random` is none"),
+        ("token_rewards", "[random() for t in response_tokens]", "`random` isn't a function"),
         ("nosuch", "1", "`derived_...`"),
     ] {
         let message = one(name, text).err().unwrap_or_else(|| panic!("{text} passed"));

@@ -60,7 +60,7 @@ pub(super) fn printer<'a>(format: AnswerFormat, schema: &SchemaRef, out: &'a mut
     })
 }
 
-/// A reader that closed its end early (`| head`) is told apart from rows that can't be printed.
+/// A reader that closed its end early (`| head`) is distinguished from rows that can't be printed.
 fn broken(e: ArrowError) -> LogError {
     match e {
         ArrowError::IoError(_, e) => LogError::Output(e),

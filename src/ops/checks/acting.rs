@@ -16,10 +16,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     {
         let adapted = !model["lora"].is_null() || !model["adapter"].is_null();
         let (message, help) = if model["base"].as_str().is_some_and(|base| base != "own") {
-            (
-                format!("with `base` what acts with `{name}` and what it learns are one model, so it has no other one to act"),
-                "leave `act` out",
-            )
+            (format!("with `base`, `{name}` acts and learns as one model, so it has no other one to act"), "leave `act` out")
         } else if adapted && model["load"].is_string() {
             let help = "write `base` in place of `act`: then the adapter learns beside the very base that acts";
             (format!("`{name}` learns an adapter, and `act` is of models that are trained whole"), help)
@@ -28,7 +25,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         } else if model["head"] == "value" {
             (format!("`{name}` is a critic, which doesn't act"), "leave `act` out")
         } else if model["dtype"].as_str().is_some_and(|dtype| dtype != "f32") {
-            (format!("beside what acts row by row, `{name}` learns in f32"), "leave out `dtype` or `act`")
+            (format!("`{name}` acts row by row and learns in f32"), "leave out `dtype` or `act`")
         } else {
             continue;
         };
@@ -51,7 +48,7 @@ pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<S
         )
     } else {
         format!(
-            "`{model}` acts in int8 and learns in f32: each token is weighed by how much likelier it is to what learns, at most {} times (`truncate`); \
+            "`{model}` acts in int8 and learns in f32: each token is weighed by how much likelier it is to the learning weights, at most {} times (`truncate`); \
              `logprob_gap` measures the difference",
             with.truncate
         )
@@ -90,7 +87,7 @@ mod tests {
     fn what_cannot_act_so_is_refused_where_it_is_said() {
         let refused = |model: &str| checked(model, "").unwrap_err();
         let both = refused("load: ., base: int8, act: int8, lora: { rank: 1 }");
-        assert!(both.contains("what acts with `actor` and what it learns are one model") && both.contains("leave `act` out"), "{both}");
+        assert!(both.contains("with `base`, `actor` acts and learns as one model") && both.contains("leave `act` out"), "{both}");
         assert!(refused("load: ., act: int8, lora: { rank: 1 }").contains("write `base` in place of"));
         assert!(refused("new: tiny, act: int8, lora: { rank: 1 }").contains("leave out `lora` or `act`"));
         assert!(refused("new: tiny, act: int8, head: value").contains("a critic, which doesn't act"));

@@ -1,5 +1,5 @@
 //! Checks a node whose agent chooses among several answers of its own: they must differ, the policy must be able to value them, and nothing
-//! may take a policy gradient of what was chosen.
+//! may take a policy gradient of the chosen answers.
 
 use super::remote::remote;
 use super::upstream::upstream;

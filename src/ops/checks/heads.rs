@@ -35,16 +35,16 @@ fn head<'a>(pipeline: &'a Pipeline, settings: &'a Value) -> Option<&'a str> {
     settings["head"].as_str().or(settings["new"].is_string().then_some("language")).or_else(base)
 }
 
-/// A mistake in what names a model.
+/// A mistake in a setting that names a model.
 fn wrong_at(node: &Node, named: &Named, message: String) -> Wrong {
     let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
     Wrong::in_node(node, &path, message)
 }
 
-/// A setting of the node that requires a critic and names a model that is none.
+/// A setting of the node that requires a critic and names a model without a value head.
 fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Wrong> {
     let (model, settings) = pipeline.models.get_key_value(&named.name)?;
-    // What was saved may have a value head.
+    // A saved model may have a value head.
     if head(pipeline, settings).is_none_or(|head| head == "value") {
         return None;
     }
@@ -62,7 +62,7 @@ fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
             let message = format!("`{name}` is an encoder, which only reads, so `{}` can't use it as `{}`", node.id, named.role());
             wrongs.push(wrong_at(node, named, message).help("name a model with `load` or `new`"));
         } else if !encodes && needs_encoder {
-            let message = format!("`{}` needs an encoder, and `{name}` is none", node.id);
+            let message = format!("`{}` needs an encoder, and `{name}` isn't one", node.id);
             wrongs.push(wrong_at(node, named, message).help(format!("make it one: `{name}: {{ encode: FOLDER }}`")));
         }
     }

@@ -14,14 +14,14 @@ pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<S
     let rounded = with.old.is_none() && node.model().and_then(|model| pipeline.models.get(model)).is_some_and(acting::rounded);
     (acted && at_once && (with.recomputes() || rounded || fresh(node, pipeline))).then(|| {
         format!(
-            "`{declared}` can't act: with one step an iteration the weights are still those that the ratio divides by, so it is 1; \
+            "`{declared}` can't act: with one step an iteration the weights haven't changed since the ratio's denominator, so it is 1; \
              `minibatch` or `epochs` makes it several"
         )
     })
 }
 
-/// Whether all rows of the model are played by the weights that `node` starts from: it is the model's only update, and what plays with
-/// the model has the newest weights.
+/// Whether all rows of the model are played by the weights that `node` starts from: it is the model's only update, and all playing nodes
+/// have the newest weights.
 fn fresh(node: &Node, pipeline: &Pipeline) -> bool {
     let others = pipeline.all().filter(|n| n.id != node.id && is(n, Role::Learns) && n.model() == node.model());
     let plays = |n: &&Node| acts(n) && n.model() == node.model();

@@ -1,4 +1,4 @@
-//! Notes on runs in which nothing can be learnt, where that is certain before they begin: all episodes of a group must have one return.
+//! Notes on runs that certainly can't learn, before they begin: all episodes of a group must have one return.
 
 use super::upstream::upstream;
 use crate::credit::{AdvantageSettings, Penalty, Singleton, Unit};

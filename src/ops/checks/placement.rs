@@ -36,7 +36,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
                     && pipeline.around(&input.from).is_none_or(|other| other.id != around.id)
             };
             if let Some(input) = node.inputs.iter().find(outside) {
-                let message = format!("in the loop `{}` attempts are told of one another, and `{}` stands outside", around.id, input.from);
+                let message = format!("in the loop `{}` attempts read notes on earlier ones; `{}` stands outside", around.id, input.from);
                 let help = "read a memory where there is no loop, or leave it out";
                 wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help(help));
             }
@@ -60,7 +60,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
     }
 }
 
-/// Attempts that wait for the notes of trials that don't go on: a won attempt that nobody reflects on has no next one.
+/// Attempts that wait for the notes of trials that don't go on: a won attempt without a reflection has no next one.
 fn unfollowed(node: &Node, around: &Node, agent: &Agent) -> Option<Wrong> {
     let body = around.body.as_ref().filter(|body| body.until == Until::Never && agent.notes().notes == NotesOwner::Another)?;
     let from = node.inputs.iter().find(|input| input.port == "memory").and_then(|input| body.node(&input.from))?;
@@ -85,7 +85,7 @@ fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     if !pipeline.node(&input.from).is_some_and(reflects) {
         return None;
     }
-    let message = format!("`memory` is what the next attempt is told, and `{}` stands in no loop", node.id);
+    let message = format!("`memory` holds notes for the next attempt, and `{}` stands in no loop", node.id);
     let help = format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from);
     Some(Wrong::in_node(node, &["inputs", "memory"], message).help(help))
 }

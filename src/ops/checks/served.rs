@@ -50,7 +50,7 @@ fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, St
     None
 }
 
-/// A `node` whose servers tell log-probabilities of another distribution than the one that the update computes.
+/// A `node` whose servers return log-probabilities of another distribution than the update computes.
 fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
     let with = node.with.raw();
     let agent = &with["agent"];
@@ -65,10 +65,7 @@ fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
     };
     let changes = |keys: &[&'static str], who: &str| {
         let key = keys.iter().copied().find(set)?;
-        let message = format!(
-            "{who} tells log-probabilities of what `{key}` makes of the model, and an update computes those of the model: `{}`",
-            node.id
-        );
+        let message = format!("{who} returns log-probabilities after `{key}`, and an update computes them without it: `{}`", node.id);
         Some(Wrong::in_node(node, &["with", "agent", key], message).help("leave it out"))
     };
     const PENALTIES: [&str; 3] = ["repetition_penalty", "presence_penalty", "frequency_penalty"];
@@ -81,7 +78,7 @@ fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
     let temperature =
         with["temperature"].as_f64().or(agent["temperature"].as_f64()).filter(|temperature| ![0.0, 1.0].contains(temperature))?;
     let message = format!(
-        "a server generates for `{model}` and tells log-probabilities at temperature 1, and `{}` samples at {temperature}",
+        "a server generates for `{model}` and returns log-probabilities at temperature 1, and `{}` samples at {temperature}",
         node.id
     );
     let help = "sample at 1, or start vLLM with `--logprobs-mode processed_logprobs` and write `tempered: true` into `serve`";

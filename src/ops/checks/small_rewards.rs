@@ -6,7 +6,7 @@ use crate::credit::{AdvantageSettings, Scale};
 use crate::ops::reward;
 use crate::pipeline::{Node, Pipeline};
 
-/// The note on an `advantage` that divides by the deviation of rewards of which some are small beside the task's.
+/// The note on an `advantage` that divides by a deviation of rewards, when some rewards are small beside the task's.
 pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
     let with = node.with.typed::<AdvantageSettings>()?;
     if with.scale != Scale::Std {

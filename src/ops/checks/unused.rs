@@ -4,7 +4,7 @@
 use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline};
 
-/// The note on a node of whose `columns` nobody reads any.
+/// The note on a node whose `columns` are never read.
 pub fn note(node: &Node, pipeline: &Pipeline, columns: &[&str]) -> Option<String> {
     let read = pipeline.all().filter(|other| other.id != node.id).any(|other| reads(other, columns));
     (!read).then(|| format!("nothing reads `{}` of `{}`, which is computed, logged and never used", columns.join("` or `"), node.id))

@@ -26,7 +26,7 @@ pub const MEMORY: usize = 1;
 pub struct Attempts {
     pub sampler: Sampler,
     pub samples: u32,
-    /// How further attempts are told of earlier ones.
+    /// How prompts of further attempts show earlier ones.
     pub notes: NotesSettings,
     pub trial: TrialLimits,
     pub node: String,
@@ -111,7 +111,7 @@ impl Streaming for Attempts {
         // Those with nothing left, be it that there was nothing from the start.
         let over: Vec<u64> = self.now.left.iter().filter(|(_, left)| **left == 0).map(|(piece, _)| *piece).collect();
         if !over.is_empty() {
-            // Before the rows leave: what comes after them may commit the iteration.
+            // Before the rows leave: a later message may commit the iteration.
             self.measure();
         }
         for piece in over {

@@ -6,7 +6,7 @@ use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline, Wrong};
 use arrow::array::RecordBatch;
 
-/// The nodes that change rewards between `rollout` and the node that compares its rows, in the order in which rows pass them.
+/// The nodes that change rewards between `rollout` and the node that compares its rows, in the order of the rows' path.
 pub fn weighing<'a>(rollout: &Node, pipeline: &'a Pipeline) -> Vec<&'a Node> {
     let mut chain: Vec<&Node> = Vec::new();
     while let [next] = readers(chain.last().map_or(&rollout.id, |node| &node.id), pipeline)[..] {

@@ -31,7 +31,7 @@ pub enum Truncated {
     Drop,
 }
 
-/// What becomes of what the prompts of an iteration's rows told from a memory (EMPO2, section 4.2 and appendix C).
+/// How retrieved entries in the prompts of an iteration's rows are treated (EMPO2, section 4.2 and appendix C).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tips {
@@ -44,7 +44,7 @@ pub struct Tips {
     pub old_logprobs: OldLogprobs,
 }
 
-/// The log-probabilities that the ratio of a response divides by whose prompt has lost what it told from a memory.
+/// The log-probabilities that the ratio of a response divides by whose prompt has lost its retrieved entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OldLogprobs {
@@ -76,7 +76,7 @@ pub struct Select {
     /// program asks beside its task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side: Vec<String>,
-    /// What an update does with retrieved entries in its prompts; they stay when left out.
+    /// How an update treats retrieved entries in its prompts; they stay when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tips: Option<Tips>,
 }
@@ -161,7 +161,7 @@ impl Tips {
     }
 }
 
-/// The prompts of the rows at `which` without what they told from a memory; `None` for a prompt that told nothing from one.
+/// The prompts of the rows at `which` without their retrieved entries; `None` for a prompt without any.
 pub fn bare(view: &View, which: &[usize]) -> Result<Vec<Option<Vec<u32>>>, RowError> {
     let bare = view.lists("bare_tokens")?;
     Ok(which.iter().map(|&i| Some(bare.get::<UInt32Type>(i).to_vec()).filter(|prompt| !prompt.is_empty())).collect())

@@ -13,7 +13,7 @@ pub struct Keyed {
     /// with.
     #[serde(default = "observation")]
     pub key: String,
-    /// What makes points of keys, by which they are alike.
+    /// How keys are embedded for similarity search.
     #[serde(default)]
     pub points: Points,
     /// The encoder, of `models`, for `points: encoder`.

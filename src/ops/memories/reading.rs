@@ -107,7 +107,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
                 wrongs.push(at(message).help("connect a node with `op: cluster`: `inputs: { clusters: { after: clusters } }`"));
             }
         } else if !remembers {
-            let message = format!("`{}` reads a memory here, and `{}` is none", node.id, input.from);
+            let message = format!("`{}` reads a memory here, and `{}` isn't one", node.id, input.from);
             let near = fixed.iter().filter(|port| strsim::damerau_levenshtein(port, &input.port) < 3).min();
             let connect = || "connect one: `inputs: { memory: { after: memory } }`, where `memory` is a `memory-update`".to_owned();
             wrongs.push(at(message).help(near.map_or_else(connect, |port| format!("did you mean `{port}`?"))));
@@ -118,7 +118,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
     }
     for (i, source) in agent.context.iter().enumerate() {
         for (n, (port, _)) in source.declared().ports().into_iter().enumerate() {
-            // A node may go without what another one is told; what nobody is told was meant otherwise.
+            // An input may be missing on one node, but not on all: then it is a mistake.
             let read = |node: &Node| node.inputs.iter().any(|input| input.port == port);
             if !pipeline.all().any(read) {
                 let (what, operator) = if n == 0 { ("memory", "memory-update") } else { ("clusters", "cluster") };
@@ -153,12 +153,12 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
     wrongs
 }
 
-/// A prompt without a placeholder for the memories or notes that the node's agent is told.
+/// A prompt without a placeholder for the memories or notes of the node's agent.
 pub fn unplaced(node: &Node, agent: &Agent, asks: bool, attempts: bool) -> Option<Wrong> {
     let read = |port: &str| node.inputs.iter().any(|input| input.port == port);
     let before = agent.memories().any(|memory| memory.place == context::PassageSlot::Context && read(&memory.memory));
     (!asks && (before || attempts)).then(|| {
-        let message = format!("`{}` is told of a memory or of earlier attempts, and its prompt doesn't say it", node.id);
+        let message = format!("`{}` gets a memory or notes on earlier attempts, and its prompt has no place for them", node.id);
         let help = "put `{{ memory }}` into the template, or `place: system` into the context";
         Wrong::in_node(node, &["with", "agent", "prompt"], message).help(help)
     })

@@ -10,15 +10,15 @@ use crate::row::{self, Name};
 use arrow::array::RecordBatch;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an iteration's rows come to: contenders with what they stand for, and rows whose text is too long.
+/// The candidates of an iteration's rows with their entries, and rows whose text is too long.
 #[derive(Default)]
 pub struct Admitted {
     pub contenders: Vec<(Contender, Change)>,
     pub long: Vec<Lost>,
 }
 
-/// Says what contends. A candidate contends for one iteration, and for longer if it got a place in it: so nobody who was turned away takes
-/// the place of one who leaves later, and a memory follows from its changes alone.
+/// Says what contends. A candidate contends for one iteration, and for longer if it got a place in it: so a rejected candidate never takes
+/// the place of an entry that leaves later, and a memory follows from its changes alone.
 pub struct Admit {
     pointer: Pointer,
     with: MemoryUpdate,
@@ -103,7 +103,7 @@ impl Admit {
         }
     }
 
-    /// Takes up what was there when the run was stopped.
+    /// Takes up the entries of the stopped run.
     fn remembered(&mut self, iteration: u64, past: &[RecordBatch], admitted: &mut Admitted) -> Result<(), Failed> {
         let mut changes = Vec::new();
         for batch in past {
@@ -196,7 +196,7 @@ impl Admit {
         }
     }
 
-    /// A change of what contends, and what it stands for.
+    /// A change of the candidates, with its candidate.
     fn contender(&self, entry: &Entry, (group, rank, _): (u64, Rank, Option<u64>), change: i32, at: u64) -> (Contender, Change) {
         let places = self.with.admission.places(&entry.kind).min(u32::MAX as usize) as u32;
         let contender = Contender { group, places, rank, id: entry.id, change: change.into(), at };

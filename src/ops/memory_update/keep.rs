@@ -1,4 +1,4 @@
-//! Who came into a memory, who left and who got another score, from what contends and who has a place.
+//! Who came into a memory, who left and who got another score, from the candidates and the entries with a place.
 
 use crate::dataflow::relation::Placed;
 use crate::dataflow::Failed;

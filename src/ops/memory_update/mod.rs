@@ -38,7 +38,8 @@ struct MemoryUpdate {
     /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
     #[serde(default)]
     tag: Option<String>,
-    /// The text is a list, each line of which becomes an entry: how its lines are read. A line that can't be is noted in the table `errors`.
+    /// The text is a list, and each line becomes an entry: how its lines are read. A line that can't be read is noted in the table
+    /// `errors`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     list: Option<ListSettings>,
     /// The column with an entry's score.
@@ -119,7 +120,7 @@ pub(super) fn pointless(with: &With) -> bool {
     with.typed::<MemoryUpdate>().is_some_and(|with| with.found.keyed.pointless())
 }
 
-/// What makes points of the keys of a memory with these settings.
+/// The embedder for the keys of a memory with these settings.
 pub(super) fn pointer(with: &With, ctx: &Context) -> Pointer {
     let keyed = with.typed::<MemoryUpdate>();
     keyed.map_or_else(|| Pointer::new(Points::None, None, None), |with| with.found.keyed.pointer(ctx))
@@ -130,15 +131,15 @@ pub(super) fn clustered(with: &With) -> Option<f32> {
     with.typed::<MemoryUpdate>().filter(|with| with.found.per == Home::Cluster).map(|with| with.found.at_least)
 }
 
-/// The names of the settings that a reader needs of a memory whose changes come from a log: how entries are found, but for the column that their
-/// keys were read from.
+/// The names of the settings that a reader needs of a memory whose changes come from a log: how entries are found, without the column of
+/// their keys.
 pub fn comparing() -> Vec<String> {
     let schema = schema::<Found>();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone());
     names.filter(|name| name != "key").collect()
 }
 
-/// The port of the turns that were told entries.
+/// The port of the turns that retrieved entries.
 const RETRIEVED: &str = "retrieved";
 
 /// What the table has of it.
@@ -207,7 +208,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if with.rescore.is_some() && !rescored {
         at(
             "rescore",
-            "`rescore` moves the scores of what turns were told, and none come".into(),
+            "`rescore` moves the scores of entries that turns retrieved, and no turns come in".into(),
             "connect them: `inputs: { rows: ..., retrieved: rollout }`",
         );
     }
@@ -285,7 +286,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let keeps = Stage { name: format!("the changes of {}", node.id), inputs, begins: false, place: Place::Worker };
     let changes = stage(keeps, ctx, move |iteration, rows| {
         let changes = keep.iteration(iteration, &rows)?;
-        // What was there when the run was stopped is no change.
+        // Entries of the stopped run are no changes.
         if iteration < first {
             return Ok(vec![]);
         }

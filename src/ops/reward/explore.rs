@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct Explore {
     /// Its weight in the reward: alpha_2 of Eq. 10, 1 in table 3.
     pub weight: f32,
-    /// The target of `score` that says how well the turn can do with what is remembered: q(e, m | s), immediate exploitation in remark 4.1.
+    /// The target of `score` that says how well the turn can do with its memory alone: q(e, m | s), immediate exploitation in remark 4.1.
     pub exploitation: String,
-    /// The target that says how well it could with what the turn showed besides: q(e, [m, s'] | s), proactive exploration there.
+    /// The target that says how well it could with the turn's new observation as well: q(e, [m, s'] | s), proactive exploration there.
     pub exploration: String,
-    /// What a turn of delay costs; the second score is discounted by its square, for the turn that looks and the one that makes use of it
+    /// The discount of a turn's delay; the second score is discounted by its square, for the turn that looks and the turn that uses it
     /// (remark 4.2). 0.9 in table 3, so 0.81.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f32,

@@ -99,7 +99,7 @@ fn needs(with: &With) -> Vec<Need> {
     explored.chain(scored).chain(attempts).chain(form).chain(overlong).chain(won).chain(novelty).chain(kl).collect()
 }
 
-/// A buffer that would begin before the response does, a divergence of nothing, and models that nobody asks.
+/// A buffer that would begin before the response does, a divergence of nothing, and models without a use.
 fn wrong(node: &Node) -> Vec<Wrong> {
     let Ok(with) = settings::<RewardWeights>(node) else { return vec![] };
     let mut mistakes = Vec::new();

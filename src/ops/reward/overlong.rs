@@ -14,7 +14,7 @@ pub struct Overlong {
     /// Over how many tokens before max the cost grows; at most max.
     #[schemars(range(min = 1))]
     pub buffer: u32,
-    /// What an overlong response costs; the paper and its code say 1.
+    /// The cost of an overlong response; the paper and its code say 1.
     #[serde(default = "one")]
     #[schemars(range(min = 0.0))]
     pub weight: f32,

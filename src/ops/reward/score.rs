@@ -1,4 +1,4 @@
-//! The score of an episode by what it is paid, in place of the world's own: `extract` and memories rank episodes by it.
+//! The score of an episode by its pay, in place of the world's own: `extract` and memories rank episodes by it.
 
 use crate::credit::rows::episodes;
 use crate::row::{self, RowError, View};

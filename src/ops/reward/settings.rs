@@ -35,7 +35,7 @@ pub struct RewardWeights {
     #[serde(default)]
     #[schemars(inner(regex(pattern = "^[a-z][a-z0-9_]{0,31}$")))]
     pub tags: Vec<String>,
-    /// What `format` is paid for.
+    /// The unit that `format` pays for.
     #[serde(default)]
     pub format_per: FormatPer,
     /// The reward of exploration; none unless given.
@@ -44,7 +44,7 @@ pub struct RewardWeights {
     /// Added for an action that could not be carried out; -0.1 in GiGPO's scripts.
     #[serde(default)]
     pub invalid: f32,
-    /// What the score of a turn becomes; the score of an episode is that of its last turn.
+    /// The new score of a turn; an episode has the score of its last turn.
     #[serde(default)]
     pub score_of: ScoreOf,
     /// Weights of scores, by the names of the targets of `score` that made them: a learned reward, or a judge's.
@@ -53,7 +53,7 @@ pub struct RewardWeights {
     /// Weight of the column `novelty`, which the operator of that name makes (EMPO2, section 4.2: intrinsic rewards).
     #[serde(default)]
     pub novelty: f32,
-    /// What a long response costs (DAPO, Eq. 13); nothing unless given.
+    /// The cost of a long response (DAPO, Eq. 13); nothing unless given.
     #[serde(default)]
     pub overlong: Option<Overlong>,
     /// The weight of the divergence from the reference as a part of the reward (REINFORCE++, Hu 2025; InstructGPT, Ouyang et al. 2022, Eq. 2):
@@ -62,7 +62,7 @@ pub struct RewardWeights {
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub kl: f32,
-    /// What is charged with that divergence.
+    /// The unit that is charged with that divergence.
     #[serde(default)]
     pub kl_per: KlPer,
     /// The model that played, for `kl`.
@@ -73,7 +73,7 @@ pub struct RewardWeights {
     #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
     pub reference: Option<String>,
-    /// What the reference's logits are divided by, for `kl`, in place of the temperature that each row was drawn at (column `temperature`).
+    /// The temperature of the reference's logits, for `kl`, in place of the temperature that each row was drawn at (column `temperature`).
     /// When left out: that one; 1 for rows without it, as in old logs.
     #[serde(default)]
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
@@ -81,8 +81,8 @@ pub struct RewardWeights {
 }
 
 impl RewardWeights {
-    /// The smaller rewards beside the task's: the settings whose weights are at most a tenth of what the task pays, with those weights. Novelty
-    /// is one at any weight, since 1/n falls with the visits.
+    /// The smaller rewards beside the task's: the settings whose weights are at most a tenth of the task's, with those weights. Novelty is
+    /// one at any weight, since 1/n falls with the visits.
     pub fn small(&self) -> Vec<(&'static str, f32)> {
         let most = self.task.abs().max(self.won.abs()) / 10.0;
         let explore = self.explore.as_ref().map_or(0.0, |explore| explore.weight);

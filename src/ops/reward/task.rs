@@ -8,18 +8,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Which part of an attempt's rewards a turn's reward has. EAPO's paper calls R_task episodic (section 4.3), adds it to what the turn itself
-/// earned by its form and its exploration (Eq. 10), and compares either the return from the turn on (Eq. 4) or that sum itself (Eq. 14).
+/// Which part of an attempt's rewards a turn's reward has. EAPO's paper calls R_task episodic (section 4.3), adds it to the turn's own
+/// rewards for form and exploration (Eq. 10), and compares either the return from the turn on (Eq. 4) or that sum itself (Eq. 14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskOf {
-    /// What the environment gave for the turn itself: with `advantage` `of: step_return`, Eq. 4.
+    /// The environment's reward for the turn itself: with `advantage` `of: step_return`, Eq. 4.
     #[default]
     Turn,
-    /// What it gave in the whole attempt, for each of its turns: with `of: reward`, Eq. 14 to the letter.
+    /// Its sum over the whole attempt, for each of its turns: with `of: reward`, Eq. 14 to the letter.
     Attempt,
-    /// What it gave from the turn on, discounted by `gamma` a turn: with `of: reward`, Eq. 14 with the discount that remark 5.1 speaks of.
-    /// So a turn is not paid for the form of those that follow it, which would make long episodes worth more than won ones.
+    /// Its sum from the turn on, discounted by `gamma` a turn: with `of: reward`, Eq. 14 with the discount that remark 5.1 speaks of. So a
+    /// turn is not paid for the form of later turns, which would make long episodes worth more than won ones.
     ToGo,
 }
 

@@ -28,19 +28,19 @@ struct Score {
     /// The model whose probabilities are asked for.
     #[schemars(extend("x-names" = "model"))]
     model: String,
-    /// What stands before the texts: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and
-    /// of the turn after it (`after`), over `observation` and `action` of all turns before it (`history`) and over what is to be done
-    /// (`task`), or a file with one. Where the model has a chat template it is the turn of a user.
+    /// The text before them: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the
+    /// turn after it (`after`), over `observation` and `action` of all turns before it (`history`) and over the task's text (`task`), or a
+    /// file with one. Where the model has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
     /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column `score_memory`.
     // What they begin with in common, the prompt above all, is read once.
     #[schemars(length(min = 1), schema_with = "targets")]
     targets: BTreeMap<String, String>,
-    /// What the log-probabilities of a text's tokens become.
+    /// How the log-probabilities of a text's tokens become its score.
     #[serde(default)]
     mode: Mode,
-    /// Whose score a row gets: a control of what a score is worth.
+    /// The row that a score is taken from: a control for the value of scores.
     #[serde(default)]
     whose: Whose,
 }
@@ -58,7 +58,7 @@ fn targets(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 const PORTS: &[Port] = &[
     Port {
         name: "rows",
-        about: "the rows whose texts are scored: whole attempts, where a template tells of the turns beside a row",
+        about: "the rows whose texts are scored: whole attempts, where a template uses the turns beside a row",
         carries: Carries::Rows,
         needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
         optional: false,

@@ -24,7 +24,7 @@ pub fn meant<'c>(context: &'c [Vec<ValidationError<'static>>], path: &str) -> Op
     context.iter().filter(|branch| !branch.iter().any(other_kind)).min_by_key(rank)
 }
 
-/// A value that is none of those allowed: all of them, and the nearest name.
+/// A value that isn't allowed: the allowed ones, and the nearest name.
 pub fn choices(errors: &[&ValidationError], here: &Tree, name: &str, help: Option<String>, report: &mut Report) {
     let mut values: Vec<String> = Vec::new();
     let mut kinds: Vec<String> = Vec::new();

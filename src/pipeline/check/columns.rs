@@ -46,8 +46,9 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
     exact
 }
 
-/// The columns of each node's output, where an operator adds those that `adds` says: the least that follows from the operators, so a column must come from somewhere,
-/// also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its mistake is told once.
+/// The columns of each node's output, where an operator adds the columns that `adds` returns: the least that follows from the operators, so
+/// a column must come from somewhere, also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its
+/// mistake is reported once.
 fn available(
     nodes: &[Draft],
     cyclic: &BTreeSet<usize>,

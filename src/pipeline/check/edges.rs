@@ -10,7 +10,7 @@ use serde_json::Value;
 /// A larger staleness was mistyped.
 pub const MOST_STALENESS: u64 = 1_000_000;
 
-/// Understands what stands behind `inputs`.
+/// Parses the value of `inputs`.
 pub fn edges<'a>(inputs: &'a Tree, draft: &mut Draft<'a>, names: &NodeNames<'a>, sketch: &mut Sketch, report: &mut Report) {
     let ports = draft.spec.map(|s| s.ports).unwrap_or_default();
     match &inputs.value {
@@ -54,7 +54,7 @@ fn edge<'a>(
     sketch: &mut Sketch,
     report: &mut Report,
 ) {
-    // The keys of a delayed edge are no names of one's own where the first port has a name.
+    // The keys of a delayed edge can't be names of inputs where the first port has a name.
     let named = draft.spec.and_then(|s| s.ports.first()).is_some_and(|first| first.name != "*");
     let spec = draft.spec.and_then(|s| s.port(port)).filter(|p| p.name != "*" || !named || !EDGE.contains(&port));
     if let (None, Some(op)) = (spec, draft.spec) {

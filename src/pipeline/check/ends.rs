@@ -1,4 +1,4 @@
-//! Loose ends: ports without an input, and rows that nobody reads.
+//! Loose ends: ports without an input, and rows without a reader.
 
 use super::sketch::Sketch;
 use crate::pipeline::parse::Report;
@@ -9,7 +9,7 @@ pub fn ends(sketch: &Sketch, report: &mut Report) {
         if draft.spec.is_none() && draft.body.is_none() {
             continue;
         }
-        // Inputs that could not be read at all were told about already.
+        // Inputs that could not be read at all were reported already.
         for port in draft.spec.iter().flat_map(|s| s.ports).filter(|p| !p.optional) {
             let fed = draft.edges.iter().any(|e| e.spec.is_some_and(|s| s.name == port.name));
             if !fed && !draft.broken_inputs {

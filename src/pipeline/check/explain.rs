@@ -11,7 +11,7 @@ pub struct Subject<'a> {
     /// `` `group` `` or ``the model `actor` ``.
     pub whole: String,
     pub schema: &'a Value,
-    /// The key that holds the settings, for what is missing in them.
+    /// The key that holds the settings, for messages about missing ones.
     pub owner: Location,
 }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What stands under `loop`.
+/// The value of `loop`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LoopSettings {
@@ -23,7 +23,7 @@ struct LoopSettings {
     until: Until,
 }
 
-/// JSON Schema of what stands under `loop`.
+/// JSON Schema of the value of `loop`.
 pub fn schema() -> Value {
     schemars::schema_for!(LoopSettings).to_value()
 }
@@ -110,7 +110,7 @@ fn outputs(tree: &Tree, place: usize, id: &str, names: &NodeNames, sketch: &mut 
     if items.is_empty() {
         report.add(tree.at, format!("the loop `{id}` puts nothing out"), Some("name an inner node, or several in a list".into()));
     }
-    // A loop without nodes was told about.
+    // A loop without nodes was reported.
     if names.within(place).next().is_none() {
         return Vec::new();
     }

@@ -48,7 +48,7 @@ pub fn check(tree: &Tree, folder: &Path, look: bool, catalog: &Catalog, report: 
     (report.len() == 0).then_some(pipeline)
 }
 
-/// What stands under the keys of the file, but for its tests.
+/// The values of the file's keys, without `tests`.
 fn top<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<'a> {
     let mut sketch = Sketch::default();
     if !matches!(tree.value, Shape::Map(_)) {
@@ -89,7 +89,7 @@ fn top<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<
     sketch
 }
 
-/// What stands under `models` or `agents`, each held against the schema of one, and the names of those that don't fit.
+/// The entries of `models` or `agents`, each checked against the schema, and the names of entries that don't fit.
 fn entries(tree: &Tree, key: &str, singular: &str, schema: &Value, report: &mut Report) -> (BTreeMap<String, Value>, BTreeSet<String>) {
     let mut misfits = BTreeSet::new();
     let Some(entries) = map(tree, key, &format!("a map from names to {key}"), report) else { return Default::default() };

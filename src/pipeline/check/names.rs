@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that already mean something to a query over the run, or in its metrics.
 const TAKEN: [(&str, &str); 5] = [
-    ("trajectories", "that is the view in which a query sees all nodes joined"),
-    ("provenance", "that is the view in which a query sees what each update made of each row"),
-    ("metrics", "that is the table in which a query sees the figures of all nodes"),
-    ("errors", "that is the table in which a query sees the episodes that failed"),
+    ("trajectories", "a query uses this name for the view of all nodes joined"),
+    ("provenance", "a query uses this name for the view of rows and updates"),
+    ("metrics", "a query uses this name for the table of all nodes' figures"),
+    ("errors", "a query uses this name for the table of failed episodes"),
     ("engine", "that is what the metrics call the figures of the run itself"),
 ];
 
@@ -23,12 +23,12 @@ pub struct NodeNames<'a> {
 #[derive(Clone, Copy)]
 pub struct NamedNode<'a> {
     pub entry: &'a TreeEntry,
-    /// The position of the loop in which it stands.
+    /// The position of its loop.
     pub inside: Option<usize>,
 }
 
 impl<'a> NodeNames<'a> {
-    /// Collects the names; those that no node can have and those that two have are reported.
+    /// Collects the names; names that no node can have and names of two nodes are reported.
     pub fn collect(nodes: &'a Tree, report: &mut Report) -> NodeNames<'a> {
         let mut all: Vec<NamedNode> = Vec::new();
         for entry in nodes.entries() {

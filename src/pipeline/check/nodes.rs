@@ -13,7 +13,7 @@ use crate::pipeline::resolved::LOOP;
 use crate::pipeline::{Catalog, With};
 use std::collections::BTreeSet;
 
-/// Checks what stands under `nodes`, and that every model is used.
+/// Checks the value of `nodes`, and that every model is used.
 pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, report: &mut Report) {
     let Some(nodes) = map(tree, "nodes", "a map from names to nodes", report) else { return };
     if nodes.entries().is_empty() {
@@ -41,7 +41,7 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
     }
 }
 
-/// The models and agents that something names, be it with a typing error: nobody needs to hear that they are not used.
+/// Models and agents that something names, even with a typing error: they aren't reported as unused.
 #[derive(Default)]
 struct UsedNames {
     models: BTreeSet<String>,

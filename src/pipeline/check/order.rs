@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// The nodes by position in the file.
 #[derive(Default)]
 pub struct NodeOrder {
-    /// Each after those that it reads in time.
+    /// Each node after the nodes that it reads in time.
     pub sorted: Vec<usize>,
     /// Those on a cycle.
     pub cyclic: BTreeSet<usize>,

@@ -9,7 +9,7 @@ use crate::pipeline::Test;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Checks what stands under `tests`. Files are relative to `folder`; that they are there is checked where `look` says so.
+/// Checks the value of `tests`. Files are relative to `folder`; that they are there is checked where `look` says so.
 pub fn tests(tree: &Tree, folder: &Path, look: bool, sketch: &mut Sketch, report: &mut Report) {
     let Some(list) = tree.get("tests").filter(|t| !t.is_null()) else { return };
     let Shape::List(items) = &list.value else {
@@ -51,7 +51,7 @@ pub fn tests(tree: &Tree, folder: &Path, look: bool, sketch: &mut Sketch, report
     }
 }
 
-/// Reports feeds that reach nothing that is expected, and expectations of what is fed.
+/// Reports feeds that reach no expected node, and expectations of fed nodes.
 fn useless(item: &Tree, test: &Test, nodes: &[Draft], report: &mut Report) {
     let place = |id: &str| nodes.iter().position(|n| n.id == id);
     let mut reached: BTreeSet<usize> = BTreeSet::new();

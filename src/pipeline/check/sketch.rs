@@ -21,12 +21,12 @@ pub struct Sketch<'a> {
     pub log: Vec<String>,
     pub keep: WeightRetention,
     pub tests: Vec<Test>,
-    /// Nodes that something names, be it with a typing error: nobody needs to hear that they are not used.
+    /// Nodes that something names, even with a typing error: they aren't reported as unused.
     pub mentioned: BTreeSet<String>,
 }
 
 impl<'a> Sketch<'a> {
-    /// The loop in which the node `id` stands.
+    /// The loop of the node `id`.
     pub fn around(&self, id: &str) -> Option<&'a str> {
         let outside = self.nodes.iter().any(|n| n.id == id && n.inside.is_none());
         let place = self.nodes.iter().find(|n| n.id == id && !outside)?.inside?;
@@ -39,7 +39,7 @@ pub struct Draft<'a> {
     pub id: &'a str,
     pub at: Location,
     pub op_at: Location,
-    /// The position of the loop in which it stands.
+    /// The position of its loop.
     pub inside: Option<usize>,
     pub spec: Option<&'a OperatorSpec>,
     pub edges: Vec<DraftEdge<'a>>,
@@ -64,7 +64,7 @@ pub struct DraftEdge<'a> {
 }
 
 impl DraftEdge<'_> {
-    /// Whether it makes its reader wait. One that was written so where only a delayed edge may be was told about already.
+    /// Whether it makes its reader wait. An edge in time, written where only a delayed edge may be, was reported already.
     pub fn in_time(&self) -> bool {
         self.staleness.is_none() && self.spec.is_none_or(|p| p.delay != Delay::Always)
     }

@@ -28,7 +28,7 @@ impl Pipeline {
     }
 }
 
-/// The least set of nodes that `belongs` makes of itself: it is asked again until nobody joins any more.
+/// The least set of nodes that `belongs` makes of itself: it is asked again until no node joins any more.
 fn closed(nodes: &[Node], belongs: impl Fn(&Node, &BTreeSet<String>) -> bool) -> BTreeSet<String> {
     let mut set = BTreeSet::new();
     loop {

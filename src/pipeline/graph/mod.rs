@@ -1,5 +1,4 @@
-//! What follows from a whole pipeline: its picture, how far iterations overlap, and what is left of it when some rows come from
-//! elsewhere.
+//! Properties of a whole pipeline: its picture, how far iterations overlap, and what is left of it when some rows come from elsewhere.
 
 mod draw;
 mod fed;

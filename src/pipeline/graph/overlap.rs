@@ -16,7 +16,7 @@ pub struct Overlap {
     pub effective: u64,
 }
 
-/// Every delayed edge of the pipeline with what is left of its staleness.
+/// Every delayed edge of the pipeline with its effective staleness.
 ///
 /// Iteration t of a node can start once iteration t - d of each node before it is done, where d is the least sum of delays
 /// on any way between them (0 in time, staleness + 1 on a delayed edge). Where that is less than the edge's own delay, the

@@ -70,7 +70,8 @@ fn written(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
-/// Every combination of what stands under the `for` of the tree, whose key is `name`; none without one, or where something is wrong with it, which is reported.
+/// Every combination of the values under the tree's `for`, whose key is `name`; none without one, or where something is wrong with it,
+/// which is reported.
 fn values(name: &str, tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
     let entry = tree.entry(FOR)?;
     let mut all: Vec<Values> = vec![vec![]];

@@ -1,4 +1,4 @@
-//! `like: FILE`: a pipeline, or a study, that says only what differs from another one, which may itself be like a third.
+//! `like: FILE`: a pipeline, or a study, with only the differences from another one, which may itself be like a third.
 
 use super::file::text_of;
 use super::read::read;
@@ -12,14 +12,14 @@ pub const LIKE: &str = "like";
 /// More files than this are one that is like itself, by links.
 const MOST_FILES: usize = 16;
 
-/// The texts of a file and of those that it is like, itself first.
+/// The texts of a file and of the files that it is `like`, itself first.
 pub struct Lineage {
     pub texts: Vec<Text>,
-    /// Why the file that the last of them is like can't be had: where that is said, what is wrong, and what to do.
+    /// Why the file that the last of them is `like` can't be read: the place of the `like`, the fault, and what to do.
     pub broken: Option<(Location, String, Option<String>)>,
 }
 
-/// The text and those of the files that it is like, one after the other. A text that isn't YAML is the last one: whoever reads it reports it.
+/// The text and those of the files that it is like, one after the other. A text that isn't YAML is the last one: the parser reports it.
 pub fn family(own: Text) -> Lineage {
     let mut family = Lineage { texts: vec![own], broken: None };
     let mut known: Vec<PathBuf> = vec![absolute(Path::new(&family.texts[0].name))];

@@ -24,7 +24,7 @@ use super::Pipeline;
 use std::path::Path;
 
 impl Pipeline {
-    /// The resolved pipeline as YAML, for a file in `folder`: what a run keeps there, and what reads back from there as the same pipeline.
+    /// The resolved pipeline as YAML, for a file in `folder`: a run keeps it there, and it reads back from there as the same pipeline.
     pub fn to_yaml(&self, folder: &Path) -> String {
         serde_yaml::to_string(&self.source_in(folder)).unwrap_or_default()
     }

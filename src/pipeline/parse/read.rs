@@ -35,7 +35,7 @@ pub fn locate(text: &str, spot: usize) -> (usize, usize) {
 fn unreadable(error: &serde_yaml::Error) -> Unreadable {
     let (line, column) = error.location().map_or((1, 1), |l| (l.line(), l.column()));
     let whole = error.to_string();
-    // The place is told apart from the message, and a path before it means nothing to a reader of the text.
+    // The place is separated from the message, and the path before it is dropped: it means nothing to a reader of the text.
     let message = whole.split(" at line ").next().unwrap_or_default();
     let message = match message.rsplit_once(": ") {
         Some((_, last)) if last.contains("a name as the key") => "a key must be a name",

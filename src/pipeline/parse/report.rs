@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
         let help = if shown.contains('\t') {
             Some("YAML is indented with spaces, not with tabs".into())
         } else {
-            error.message.contains("alias").then(|| "`*name` stands for what `&name` marked before it".into())
+            error.message.contains("alias").then(|| "`*name` repeats the value that `&name` marked before it".into())
         };
         self.put(text, line, column, error.message, help);
     }

@@ -1,4 +1,4 @@
-//! YAML as a tree in which every value and every key has its location.
+//! YAML as a tree; every value and every key has its location.
 
 use serde_json::{Map, Value};
 

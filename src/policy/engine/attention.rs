@@ -4,8 +4,8 @@
 //! s[j] = q . k[j] / sqrt(head),  p = softmax(s),  o = sum over j of p[j] v[j]
 //! ```
 //!
-//! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many lanes as a page has places, so
-//! they follow from the token's place and what stands before it. Heads that share keys are looked at together.
+//! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many lanes as a page has
+//! places, so they follow from the token's place and the tokens before it. Heads that share keys are looked at together.
 
 use super::kv::{Heads, KvNumber, PAGE};
 use crate::policy::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
@@ -139,7 +139,7 @@ fn weighed<V: Vector, E: KvNumber, const G: usize>(
     }
 }
 
-/// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`, of which the part
+/// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`; the part
 /// from `at` on belongs to this block.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]

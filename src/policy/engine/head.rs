@@ -1,4 +1,4 @@
-//! What makes logits or values of final states, and log-probabilities of logits: each row by itself, in an order that its length decides.
+//! The head: logits or values of final states, and log-probabilities of logits: each row by itself, in an order that its length decides.
 
 use super::{AdaptedEngine, Engine};
 use crate::policy::products::dense::StridedRows;
@@ -42,7 +42,7 @@ vectorised! {
         most.fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a })
     }
 
-    /// The entropy in nats of what has that mass: mass - sum of p (logit - largest) / temperature.
+    /// The entropy in nats of a distribution with that mass: mass - sum of p (logit - largest) / temperature.
     pub fn entropy(logits: &[f32], temperature: f32, mass: (f32, f32)) -> f32 {
         let inverse = 1.0 / temperature;
         let mut total = V::splat(0.0);
@@ -59,7 +59,7 @@ vectorised! {
         mass.1 - sum(total)
     }
 
-    /// The sum of the squared probabilities of what has that mass.
+    /// The sum of the squared probabilities of a distribution with that mass.
     fn squares(logits: &[f32], temperature: f32, mass: (f32, f32)) -> f32 {
         let inverse = 1.0 / temperature;
         let mut total = V::splat(0.0);
@@ -125,7 +125,7 @@ pub fn entropy_bend(isa: Isa, logits: &[f32], token: usize, temperature: f32, ma
 }
 
 /// The largest of `logits`, and the logarithm of the sum of exp((logit - largest) / temperature): with them the log-probability of token i
-/// is (logits[i] - largest) / temperature less the second, in nats. Of no numbers where something is none.
+/// is (logits[i] - largest) / temperature less the second, in nats. Nothing where a logit is NaN or infinite.
 pub fn mass(isa: Isa, logits: &[f32], temperature: f32) -> (f32, f32) {
     masses(isa, logits, temperature).1
 }

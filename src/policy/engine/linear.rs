@@ -79,7 +79,7 @@ impl FrozenMatrix {
         }
     }
 
-    /// The products with the rows of `x`, in place of what is in `y`, whose rows lie [`FrozenMatrix::stride`] from one another.
+    /// The products with the rows of `x`, written over `y`, whose rows lie [`FrozenMatrix::stride`] from one another.
     pub fn multiply(&self, isa: Isa, x: StridedRows, rounded: &mut Rounded, y: &mut Vec<f32>) {
         y.resize(x.count * self.stride(), 0.0);
         match self {
@@ -135,7 +135,7 @@ impl FrozenLinear {
         self.turned.get_or_init(|| self.weight.turned(self.weight.outputs()))
     }
 
-    /// The outputs for the rows of `x`, in place of what is in `y`.
+    /// The outputs for the rows of `x`, written over `y`.
     pub fn forward(&self, isa: Isa, adapted: &MatrixAdapters, x: StridedRows, rounded: &mut Rounded, y: &mut Vec<f32>) {
         self.weight.multiply(isa, x, rounded, y);
         let stride = self.stride();
@@ -149,7 +149,8 @@ impl FrozenLinear {
         }
     }
 
-    /// The gradient of the inputs `x` given `dy`, in place of what is in `dx`, whose rows lie [`FrozenLinear::back_stride`] from one another; the adapters' gradient is added to `gradient`.
+    /// The gradient of the inputs `x` given `dy`, written over `dx`, whose rows lie [`FrozenLinear::back_stride`] from one another; the
+    /// adapters' gradient is added to `gradient`.
     #[allow(clippy::too_many_arguments)]
     pub fn back(
         &self,

@@ -1,4 +1,4 @@
-//! Keys and values of what was read and written: pages of [`PAGE`] tokens with all blocks of the model, which sequences share.
+//! Keys and values of read and written tokens: pages of [`PAGE`] tokens with all blocks of the model, which sequences share.
 
 use super::attend::Attend;
 use super::attention::AttentionScratch;
@@ -19,7 +19,7 @@ pub struct KvPage {
     pool: Arc<PagePool>,
 }
 
-/// The pages of one model's cache: how many there are, and the memory of those that are gone, for the next.
+/// The pages of one model's cache: how many there are, and the memory of freed pages, for the next ones.
 #[derive(Default)]
 pub struct PagePool {
     live: AtomicUsize,
@@ -38,7 +38,7 @@ impl PagePool {
 }
 
 impl KvPage {
-    /// A page of `bytes` bytes in `pool`. What is in it nobody looks at before it is written.
+    /// A page of `bytes` bytes in `pool`. Its old content isn't read before it is overwritten.
     pub fn new(bytes: usize, pool: &Arc<PagePool>) -> KvPage {
         pool.live.fetch_add(1, Ordering::Relaxed);
         let free = pool.free().pop();
@@ -76,7 +76,7 @@ pub fn bytes(engine: &Engine) -> usize {
     each * engine.config().layers * engine.heads().page()
 }
 
-/// A sequence that is read or written: its tokens, and pages with the keys and values of those that were computed. Whole pages are shared with
+/// A sequence that is read or written: its tokens, and pages with the keys and values of computed tokens. Whole pages are shared with
 /// sequences with the same beginning; the last ones are its own.
 pub struct Sequence {
     /// Its tokens.

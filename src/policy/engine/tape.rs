@@ -30,7 +30,7 @@ pub struct StateChoice {
     pub allowed: Option<Vec<u32>>,
 }
 
-/// A forward pass with what its backward pass needs.
+/// A forward pass with its values for the backward pass.
 pub struct Tape {
     running: AdaptedEngine,
     tokens: Vec<PlacedToken>,
@@ -42,7 +42,7 @@ pub struct Tape {
     states: Vec<f32>,
 }
 
-/// Room for what the backward pass of a block has between its formulas, used again by the next.
+/// Room for intermediate values of a block's backward pass, used again by the next.
 #[derive(Default)]
 struct BackwardScratch {
     between: BlockActivations,
@@ -54,7 +54,7 @@ struct BackwardScratch {
 pub struct ChoiceFigures {
     /// Its log-probability, in nats.
     pub logprobs: Vec<f32>,
-    /// The entropy of what it was chosen from, in nats.
+    /// The entropy of the distribution it was drawn from, in nats.
     pub entropies: Vec<f32>,
     /// The norm of the gradient of its log-probability by the logits.
     pub slopes: Vec<f32>,
@@ -144,7 +144,7 @@ impl Tape {
         self.blocks_back(&dstates, gradient)
     }
 
-    /// `gradient` with what goes back to the adapters from `dstates`, of the final states that were asked for, added.
+    /// `gradient` with the adapters' part from `dstates`, of the final states that were asked for, added.
     fn blocks_back(&self, dstates: &[f32], mut gradient: Vec<f32>) -> Vec<f32> {
         let engine = &self.running.engine;
         let width = engine.config.width;

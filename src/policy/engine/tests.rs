@@ -156,7 +156,7 @@ fn together(running: &AdaptedEngine, sequences: &[Vec<u32>], step: usize) -> Vec
     }
 }
 
-/// Read at once or token by token, alone or among others, with any instructions: the same bits, and those that learning computes.
+/// Read at once or token by token, alone or among others, with any instructions: the same bits, which are also learning's.
 #[test]
 fn a_row_has_the_same_bits_in_any_company() {
     for architecture in architectures() {

@@ -1,4 +1,4 @@
-//! An answer in the making: what was written, what may come next, and when it is over.
+//! An unfinished answer: its tokens, the allowed next ones, and its end.
 
 use super::penalties::Said;
 use super::sample::{draw, draw_row, recorded, recorded_row};
@@ -15,9 +15,9 @@ use crate::seed::{mix, Random};
 pub struct PartialAnswer<'a> {
     /// Which request it answers.
     pub index: usize,
-    /// What was written.
+    /// The written part.
     pub reply: Reply,
-    /// Tokens of the prompt, with what was forced before the first choice: those are read with it.
+    /// Tokens of the prompt, with forced tokens before the first choice: they are read with it.
     pub prompt: usize,
     /// Tokens of the prompt and the reply that were read.
     pub read: usize,
@@ -38,7 +38,7 @@ pub struct PartialAnswer<'a> {
 }
 
 impl<'a> PartialAnswer<'a> {
-    /// The answer to a request, checked, with what is certain before anything is read.
+    /// The answer to a request, checked, with its forced first tokens.
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
@@ -89,7 +89,7 @@ impl<'a> PartialAnswer<'a> {
         self.reply.logprobs.push(logprob);
     }
 
-    /// What was drawn of it.
+    /// The tokens drawn.
     pub fn drawn(&self) -> &[u32] {
         &self.reply.tokens[self.forced..]
     }

@@ -95,7 +95,7 @@ pub fn write(
             rows = next;
             mask = mask_of(&rows, answers);
         } else {
-            // Nobody has parted, so every row goes on where it is, with an answer of it that isn't done.
+            // No row has split, so each goes on in its place, with an answer of it that isn't done.
             next.first.iter().zip(&from).for_each(|(&i, &row)| rows.first[row] = i);
         }
     }

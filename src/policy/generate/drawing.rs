@@ -65,7 +65,7 @@ pub fn next_there(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], 
     }
 }
 
-/// The logits `[rows, vocabulary]` after penalties on what each row's answer has said; none where nothing is penalised.
+/// The logits `[rows, vocabulary]` after penalties on tokens of each row's answer; none where nothing is penalised.
 fn penalised(logits: &Tensor, said: &[Option<&Said>], sampling: &Sampling) -> Option<Tensor> {
     if !sampling.penalises() {
         return None;
@@ -123,7 +123,7 @@ impl Weights {
         };
         let target = Tensor::from_slice(units).to_device(device).unsqueeze(1) * sums.sum_dim_intlist(1, true, Kind::Double);
         let block = first_above(&sums, &target);
-        // What stands before the block; of the first one nothing.
+        // The tokens before the block; none before the first.
         let before = sums.cumsum(1, Kind::Double).gather(1, &block, false) - sums.gather(1, &block, false);
         let within = blocks.gather(1, &block.unsqueeze(2).expand([count, 1, BLOCK], false), false).squeeze_dim(1).to_kind(Kind::Double);
         (block * BLOCK + first_above(&within, &(target - before))).squeeze_dim(1)
@@ -164,8 +164,9 @@ fn first_above(weights: &Tensor, target: &Tensor) -> Tensor {
     weights.cumsum(1, Kind::Double).le_tensor(target).sum_dim_intlist(1, true, Kind::Int64).minimum(&last)
 }
 
-/// The weights `[rows, vocabulary]` of what is drawn from, zero for what is cut off: of those that have `min_p` of the largest, which is 1, the `top_k`
-/// likeliest, and of these the smallest set that has `top_p` of their probability, the lower token first among equals.
+/// The weights `[rows, vocabulary]` of the tokens to draw from, zero for tokens that are cut off: of tokens with at least `min_p` of the
+/// largest weight, which is 1, the `top_k` likeliest, and of these the smallest set that has `top_p` of their probability, the lower token
+/// first among equals.
 fn truncated(scaled: &Tensor, weights: &Tensor, sampling: &Sampling) -> Tensor {
     let vocab = scaled.size()[1];
     let most = if sampling.top_k == 0 { vocab } else { vocab.min(sampling.top_k as i64) };

@@ -38,14 +38,14 @@ const MANY: usize = 512;
 /// copied when answers part.
 const SHARE: u64 = 3;
 
-/// A prompt, with what is forced before the first choice, and the requests that begin with it.
+/// A prompt, with forced tokens before the first choice, and the requests that begin with it.
 type PromptGroup = (Vec<u32>, Vec<usize>);
 
-/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches what was read with them, and
-/// `tokenizer` reads answers that a text may end.
+/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches tokens read with them,
+/// and `tokenizer` reads answers that a text may end.
 ///
 /// # Errors
-/// [`PolicyError::Row`] if a request can't be read; [`PolicyError::Torch`] for what libtorch can't do.
+/// [`PolicyError::Row`] if a request can't be read; [`PolicyError::Torch`] if libtorch can't do it.
 pub fn generate(
     net: &Net,
     version: u64,

@@ -1,13 +1,13 @@
-//! Keys and values of what was read and written, for models that compute row by row: pages of 16 tokens, found by the tokens before them.
+//! Keys and values of read and written tokens, for models that compute row by row: pages of 16 tokens, found by the tokens before them.
 //!
 //! A page is named by the pages before it and its own tokens, and since a token's keys and values follow from the tokens up to it, sequences
-//! with the same beginning reuse them, with the bits that they would have computed. What was written is kept like what was read. Memory is bounded: the
-//! least recently used pages are evicted first, the last of a sequence before the first.
+//! with the same beginning reuse them, with the bits that they would have computed. Written tokens are kept like read ones. Memory is
+//! bounded: the least recently used pages are evicted first, the last of a sequence before the first.
 
 use crate::policy::engine::pages::{KvPage, PagePool, Sequence, PAGE};
 use std::sync::Arc;
 
-/// Some tokens that were computed, and what follows them.
+/// Some computed tokens, and their continuations.
 struct CacheNode {
     before: Option<usize>,
     /// Up to [`PAGE`] of them; only after a whole page another one may follow.
@@ -69,7 +69,7 @@ impl PageCache {
         self.after(before).iter().map(alike).max_by_key(|&(next, alike)| (alike, std::cmp::Reverse(next))).filter(|(_, alike)| *alike > 0)
     }
 
-    /// The sequence `tokens` with all that is kept of it, but for its last token, which is left to be computed.
+    /// The sequence `tokens` with all that is kept of it, except its last token, which is left to be computed.
     pub fn begin(&mut self, tokens: Vec<u32>) -> Sequence {
         self.now += 1;
         let (mut before, mut shared, mut like) = (None, Vec::new(), None);
@@ -87,7 +87,7 @@ impl PageCache {
         Sequence::new(tokens, shared, like.as_ref().map(|(page, more)| (&**page, *more)), &self.pool)
     }
 
-    /// Keeps what was computed of `sequence`.
+    /// Keeps the computed pages of `sequence`.
     pub fn keep(&mut self, sequence: Sequence) {
         self.now += 1;
         let mut before = None;
@@ -147,7 +147,7 @@ impl PageCache {
             if old.is_empty() {
                 return;
             }
-            // Not all that are last now, since what stands before them may be older than some.
+            // Not all that are last now, since a page before them may be older than some.
             for (_, at) in old.into_iter().take((count - gone).div_ceil(2)) {
                 gone += 1;
                 let before = self.nodes[at].take().and_then(|node| node.before);

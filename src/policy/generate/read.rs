@@ -22,7 +22,7 @@ const MANY: usize = 512;
 struct PassOutput<T> {
     /// The converted output after each of them.
     outputs: Vec<T>,
-    /// The slots of what was computed, and for each block their keys and values.
+    /// The slots of computed tokens, and for each block their keys and values.
     slots: Vec<usize>,
     rows: Vec<Tensor>,
     /// Places that were computed.

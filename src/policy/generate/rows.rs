@@ -1,8 +1,8 @@
 //! Reading and writing row by row, for models whose rows don't depend on one another ([`crate::policy::engine`]).
 //!
-//! Any rows may be computed together, so those that are written make up one batch whatever their lengths, and where an answer ends the next one
-//! begins at once. What sequences begin with in common is computed once and read by all of them from the same pages; answers that wrote the same
-//! so far are one row until they part. What was written is kept for the next turn.
+//! Any rows may be computed together, so unfinished rows make up one batch, whatever their lengths, and where an answer ends the next one
+//! begins at once. What sequences begin with in common is computed once and read by all of them from the same pages; answers that wrote the
+//! same so far are one row until they part. Written tokens are kept for the next turn.
 
 use super::answer::PartialAnswer;
 use super::page_cache::PageCache;
@@ -83,7 +83,7 @@ pub fn read<T: Send>(
     Ok((outputs.into_iter().flatten().collect(), computed))
 }
 
-/// Which of the sequences `waiting` can be read now, and which wait for what one of those begins with.
+/// Which of the sequences `waiting` can be read now, and which wait for their common beginning with one of them.
 fn round(cache: &mut PageCache, sequences: &[&[u32]], waiting: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let (mut round, mut later): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut pages = 0;
@@ -157,7 +157,7 @@ struct DecodingRow<'a> {
     answers: Vec<PartialAnswer<'a>>,
 }
 
-/// Answers that haven't begun to be written: the prompt with what is certain, and the answers that drew the same token after it.
+/// Answers that haven't begun to be written: the prompt with its forced tokens, and the answers that drew the same token after it.
 struct QueuedAnswers<'a> {
     tokens: Vec<u32>,
     answers: Vec<PartialAnswer<'a>>,
@@ -263,7 +263,7 @@ fn fits(cache: &mut PageCache, rows: &[DecodingRow], next: &QueuedAnswers) -> bo
     cache.room(later + own) || rows.is_empty()
 }
 
-/// Parts the answers of a row by what they wrote: those that are done, and rows of those that wrote the same.
+/// Splits the answers of a row by their last token: finished answers, and rows of answers with equal tokens.
 fn part<'a>(row: DecodingRow<'a>, cache: &Mutex<&mut PageCache>, rows: &mut Vec<DecodingRow<'a>>, done: &mut Vec<PartialAnswer<'a>>) {
     let DecodingRow { mut sequence, answers } = row;
     let mut parted: BTreeMap<u32, Vec<PartialAnswer>> = BTreeMap::new();

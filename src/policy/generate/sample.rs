@@ -107,9 +107,9 @@ fn inverse(logits: &[f32], temperature: f32, most: f32, sums: &[f32], unit: f64)
     chosen
 }
 
-/// Which tokens are drawn from, by their weights, of which the largest is 1: of those that have `min_p` of it (Nguyen et al. 2024) the `top_k` likeliest
-/// (Fan et al. 2018), and of these the smallest set that has `top_p` of their probability (Holtzman et al. 2020), the lower token first among equals. In this
-/// order, as vLLM truncates.
+/// Which tokens are drawn from, by their weights (the largest is 1): of tokens with at least `min_p` of it (Nguyen et al. 2024) the `top_k`
+/// likeliest (Fan et al. 2018), and of these the smallest set that has `top_p` of their probability (Holtzman et al. 2020), the lower token
+/// first among equals. In this order, as vLLM truncates.
 fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
     let most = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
     let likely = |weight: &f64| *weight >= sampling.min_p;

@@ -5,7 +5,7 @@ use crate::policy::Tokenizer;
 /// Tokens that are looked at besides as many as the longest text has bytes: some of them may be no text.
 const MORE: usize = 8;
 
-/// The texts, and what reads tokens as text.
+/// The texts, and the decoder of tokens.
 #[derive(Clone, Copy)]
 pub struct Stops<'a> {
     pub texts: &'a [String],

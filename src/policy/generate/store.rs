@@ -1,8 +1,8 @@
-//! Keys and values of what was read with one version of the weights: over turns, attempts, samples and nodes, until the weights change.
+//! Keys and values of tokens that one version of the weights read: over turns, attempts, samples and nodes, until the weights change.
 //!
-//! A token lies in a slot, and is found by the slot of the token before it: what it became depends on what stands before it alone, so
-//! sequences with the same beginning reuse it, with the same bits as if they had computed it. Memory is bounded: what was read
-//! longest ago is forgotten first, the last token of a sequence before the first.
+//! A token lies in a slot, and is found by the slot of the token before it: its values depend on the tokens before it alone, so sequences
+//! with the same beginning reuse it, with the same bits as if they had computed it. Memory is bounded: tokens read longest ago are
+//! forgotten first, the last token of a sequence before the first.
 
 use super::page_cache::PageCache;
 use crate::policy::engine::{pages, AdaptedEngine};
@@ -13,8 +13,8 @@ use crate::policy::trie::shared;
 use std::collections::HashMap;
 use tch::Tensor;
 
-/// Bytes that the keys and values of a model take at most where the system doesn't say how much memory is free, but for what one part of a call needs by
-/// itself.
+/// The most bytes that the keys and values of a model take where the system doesn't say how much memory is free. One part of a call may need
+/// more by itself.
 const MOST: u64 = 1 << 30;
 /// The share of the memory that is free when they are first needed which they take at most, as one over this.
 const SHARE: u64 = 4;
@@ -32,7 +32,7 @@ struct TokenSlot {
     ready: bool,
 }
 
-/// What was read.
+/// The tokens read.
 pub struct Store {
     /// The most slots that are kept.
     limit: usize,
@@ -88,7 +88,7 @@ impl Store {
         self.slots.iter().map(|slot| slot.ready).collect()
     }
 
-    /// Slots for all tokens of each of `prompts`, which are ascending. For those that weren't read yet others may have to be forgotten.
+    /// Slots for all tokens of each of `prompts`, which are ascending. Others may have to be forgotten to make room for new ones.
     pub fn admit<'a>(&mut self, prompts: impl Iterator<Item = &'a [u32]> + Clone) -> Vec<Vec<usize>> {
         self.now += 1;
         let mut missing = 0;

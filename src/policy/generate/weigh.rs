@@ -30,10 +30,10 @@ struct Fork {
     depth: usize,
 }
 
-/// The log-probability of each choice, in nats: at each of its tokens over those that the choices allow there, at `temperature`.
+/// The log-probability of each choice, in nats: at each of its tokens among the tokens that the choices allow there, at `temperature`.
 ///
 /// # Errors
-/// [`PolicyError::Row`] if a request can't be read, or has a choice that is none.
+/// [`PolicyError::Row`] if a request can't be read, or has an invalid choice.
 pub fn likelihoods(
     net: &Net,
     version: u64,
@@ -95,7 +95,7 @@ pub fn choice_values(
         [&requests[request].prompt[..], &choice[..choice.len() - 1]].concat()
     };
     let mut tokens = Tally::default();
-    // What it reads is counted apart from what a policy of the same version does.
+    // Its reading is counted apart from that of a policy of the same version.
     let version = !version;
     // Prompts first, as above.
     let prompts: Vec<usize> = (0..requests.len()).collect();

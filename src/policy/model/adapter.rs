@@ -1,5 +1,5 @@
-//! Adapters on disk, in PEFT's format: `adapter_config.json` says what they are and of which model, `adapter_model.safetensors` has their
-//! weights. Beside them lie `flow.json` and, once trained, `adapter_optimizer.safetensors`.
+//! Adapters on disk, in PEFT's format: `adapter_config.json` describes them and names their base model, `adapter_model.safetensors` has
+//! their weights. Beside them lie `flow.json` and, once trained, `adapter_optimizer.safetensors`.
 //!
 //! Of a published model the folder names the base by its path. A model that was born in a run lies in the adapter's folder itself: then
 //! that folder is all there is of it.
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
-/// What an adapter is, and of which model.
+/// The adapter's description and its base model.
 pub const CONFIG: &str = "adapter_config.json";
 /// The adapters' weights.
 pub const WEIGHTS: &str = "adapter_model.safetensors";
@@ -197,7 +197,7 @@ pub struct SavedAdapter<'a> {
     pub base: BaseLocation<'a>,
 }
 
-/// Writes `saved` into `folder`, in place of what is there.
+/// Writes `saved` into `folder`, replacing its content.
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.

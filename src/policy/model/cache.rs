@@ -1,4 +1,4 @@
-//! Keys and values of what was read, so that reading on costs the new tokens alone.
+//! Keys and values of read tokens, so that reading on costs the new tokens alone.
 
 use tch::Tensor;
 

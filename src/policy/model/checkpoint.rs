@@ -171,7 +171,7 @@ pub fn tokenizer(folder: &Path) -> Result<Arc<Tokenizer>, PolicyError> {
     Ok(Arc::new(Tokenizer::published(&files, &config, folder)?))
 }
 
-/// What is wrong with a folder without `tokenizer.json`, by what it has in its place.
+/// The fault of a folder without `tokenizer.json`, by the files that it has instead.
 fn without_tokenizer(folder: &Path) -> String {
     let others = ["tokenizer.model", "vocab.json", "merges.txt", "vocab.txt"];
     let found: Vec<String> = names(folder).into_iter().filter(|name| others.contains(&name.as_str())).collect();

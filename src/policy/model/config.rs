@@ -14,7 +14,7 @@ pub const OUTPUT: &str = "lm_head.weight";
 /// The name of the gains of the last norm, `[width]`.
 pub const NORM: &str = "model.norm.weight";
 
-/// What makes logits, or a value, of a final state.
+/// The matrix for logits, or a value, of a final state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputHead {
     /// A matrix of its own, `[vocab, width]`.
@@ -28,7 +28,7 @@ pub enum OutputHead {
 /// Which matrices have a bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Biases {
-    /// Those that make queries, keys and values.
+    /// Matrices that make queries, keys and values.
     pub qkv: bool,
     /// The one after attention.
     pub out: bool,
@@ -66,7 +66,7 @@ pub struct DecoderConfig {
     pub biases: Biases,
     /// Whether each head's queries and keys are normed before they are turned.
     pub head_norms: bool,
-    /// What makes logits of states.
+    /// The output matrix.
     pub output: OutputHead,
 }
 
@@ -106,7 +106,7 @@ impl DecoderConfig {
 
     /// The parameters, under the names of the Llama family on Hugging Face.
     ///
-    /// Matrices start with deviation 1 / sqrt(inputs), those that write to the residual stream smaller by sqrt(2 layers) (Radford et al.
+    /// Matrices start with deviation 1 / sqrt(inputs), matrices that write to the residual stream smaller by sqrt(2 layers) (Radford et al.
     /// 2019); the output layer at 0.02, so that a new policy is close to uniform; a value head at 0: it expects nothing yet.
     pub fn layout(&self) -> Layout {
         let [d, f, v] = [self.width, self.hidden, self.vocab].map(|size| size as i64);

@@ -270,8 +270,8 @@ impl Decoder {
         y.view([rows, kv, group, queries, head]).permute([0, 3, 1, 2, 4]).reshape([rows, queries, kv * group * head])
     }
 
-    /// The mask `[rows, 1, queries, places]` as every block's attention adds it: in what the network computes in, and of several queries once for each head
-    /// that shares a key.
+    /// The mask `[rows, 1, queries, places]` as every block's attention adds it: in the network's number format, and of several queries
+    /// once for each head that shares a key.
     fn mask(&self, mask: &Tensor) -> Tensor {
         let (heads, kv, _) = self.heads();
         let mask = mask.to_kind(self.embedding.kind());

@@ -10,7 +10,7 @@ use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use tch::{Device, Kind};
 
-/// What was written.
+/// The written part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportKind {
     /// A whole model.
@@ -22,8 +22,8 @@ pub enum ExportKind {
     },
 }
 
-/// Writes the model at `from` into the folder `to`. An adapter stays one, over the base that it names, unless `merge`: then the whole
-/// model is written, with what the adapter makes of its weights, in f32.
+/// Writes the model at `from` into the folder `to`. An adapter stays one, over the base that it names, unless `merge`: then the whole model
+/// is written, with the adapter merged into its weights, in f32.
 ///
 /// # Errors
 /// If `from` can't be read, `to` can't be written, or no other program could load it: a model with a vocabulary of `flow`'s own, a critic.

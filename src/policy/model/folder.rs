@@ -64,7 +64,7 @@ pub const POINTER: &str = "version https://git-lfs";
 /// What is wrong with a file that is one.
 pub const NOT_FETCHED: &str = "this is a Git LFS pointer in place of the file: `git lfs pull` fetches it";
 
-/// What a model's folder must have, for whoever looks for it there.
+/// What a model's folder must have, for error messages.
 pub const WANTED: &str = "a model's folder has `config.json`, `tokenizer.json`, and `model.safetensors` or the shards that \
     `model.safetensors.index.json` names; or one GGUF file";
 
@@ -88,7 +88,7 @@ pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, PolicyErro
 /// A value of JSON text, which may begin with a byte order mark.
 ///
 /// # Errors
-/// What is wrong with it, and in which line.
+/// The fault and its line.
 pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     if text.starts_with(POINTER) {
         return Err(NOT_FETCHED.into());

@@ -82,7 +82,7 @@ fn names(module: &str) -> [String; 2] {
 /// The value head of a critic, as a module of its own.
 pub const HEAD_MODULE: &str = "value_head";
 
-/// The name of what is learnt whole in place of the model's own leaf `name`.
+/// The name of the tensor that is learnt whole in place of the model's own leaf `name`.
 pub fn whole(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
@@ -157,8 +157,8 @@ impl Adapter {
         base.stacked_in(leaf).filter(has_adapter).map(part).collect()
     }
 
-    /// Adds to the model's own weights `flat` what the adapters' weights `own` add to what is computed: s B A. A head that is learnt whole takes the
-    /// place of the model's.
+    /// Adds to the model's own weights `flat` the contribution of the adapters' weights `own`: s B A. A head that is learnt whole takes the place of the
+    /// model's.
     pub fn merge(&self, base: &Layout, flat: &mut Tensor, own: &Tensor) {
         let views = Views::new(&self.layout, own, false);
         tch::no_grad(|| {

@@ -51,11 +51,11 @@ pub const NEVER: f64 = -1e30;
 /// Reads an architecture from its configuration.
 pub type ReadArchitecture = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
 
-/// Every architecture: the name that its configuration goes by, and what reads that.
+/// Every architecture: the name in its configuration, and the reader of it.
 pub const ARCHITECTURES: &[(&str, ReadArchitecture)] =
     &[(tiny::NAME, tiny::read), (llama::NAME, llama::read), (qwen2::NAME, qwen2::read), (qwen3::NAME, qwen3::read)];
 
-/// What reads the configuration that goes by `name`.
+/// The reader of configurations with this `name`.
 pub fn find(name: &str) -> Option<ReadArchitecture> {
     ARCHITECTURES.iter().find(|(known, _)| *known == name).map(|(_, read)| *read)
 }
@@ -79,7 +79,7 @@ pub struct Sizes {
 pub trait Architecture: Send + Sync {
     /// Its sizes.
     fn sizes(&self) -> Sizes;
-    /// Its parameters, in the order in which they are drawn and stepped.
+    /// Its parameters, in the order of drawing and stepping.
     fn layout(&self) -> Layout;
     /// It with those weights.
     fn network(&self, weights: &Weights) -> Box<dyn Network>;
@@ -155,7 +155,7 @@ impl Net {
         Ok(self.under(architecture, self.weights.adapted(adapter, flat)))
     }
 
-    /// The same model with `flat` in place of what is trained. With `train` gradients can be taken of its leaves.
+    /// The same model with `flat` as its trained weights. With `train` gradients can be taken of its leaves.
     pub fn with(&self, flat: &Tensor, train: bool) -> Net {
         self.with_weights(self.weights.with(flat, train.then_some(self.seed)))
     }
@@ -186,7 +186,7 @@ impl Net {
         self.under(self.architecture.clone(), weights)
     }
 
-    /// Those weights under `architecture`, which is this one but for its head.
+    /// Those weights under `architecture`, which differs from this one only in its head.
     fn under(&self, architecture: Arc<dyn Architecture>, weights: Weights) -> Net {
         let running = self.running.as_ref().map(|running| {
             let engine = running.engine.clone();
@@ -238,7 +238,7 @@ impl Net {
     fn network(&self) -> &dyn Network {
         match &self.network {
             Some(network) => &**network,
-            // Whoever asks a net to compute asks first whether the engine does.
+            // Callers of a net must first ask whether the engine computes it.
             None => panic!("this model is computed row by row"),
         }
     }
@@ -257,7 +257,7 @@ impl Net {
         &self.architecture
     }
 
-    /// The names of what is trained: all its parameters, or its adapter's.
+    /// The names of the trained parameters: all of them, or the adapter's.
     pub fn layout(&self) -> &Layout {
         self.weights.layout()
     }
@@ -286,7 +286,7 @@ impl Net {
         self.weights.base()
     }
 
-    /// All its own weights `[parameters]` with what its adapter makes of them, in f32; a copy.
+    /// All its own weights `[parameters]` with its adapter merged, in f32; a copy.
     #[cfg(test)]
     pub fn merged(&self) -> Tensor {
         self.weights.merged()

@@ -16,7 +16,7 @@ use crate::policy::{PAD, PAD_TO};
 use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 
-/// Queries of a dense block; on a GPU, where a call costs more than what is masked in it.
+/// Queries of a dense block; on a GPU, where a call costs more than its masked part.
 const QUERIES: usize = 64;
 const MANY_QUERIES: usize = 512;
 /// The most keys of a dense block besides those of its first query, as a multiple of its queries.
@@ -27,7 +27,7 @@ const MORE_KEYS: usize = 8;
 pub enum Cut {
     /// Few full blocks.
     Dense,
-    /// A node's bits depend on what stands before it alone.
+    /// A node's bits depend on the tokens before it alone.
     Alone,
 }
 
@@ -64,7 +64,7 @@ pub struct AttentionBlocks {
 
 /// A block before it is a part of a tensor.
 struct AttentionBlock {
-    /// Which query stands in which slot.
+    /// The slot of each query.
     queries: Vec<(usize, usize)>,
     keys: Vec<usize>,
     /// Slots, and keys with padding.
@@ -87,7 +87,7 @@ impl TrieTensors {
         };
         let fresh: Vec<usize> = (0..trie.len()).filter(|&node| !known[node]).collect();
         let old = trie.len() - fresh.len();
-        // Where a node's keys and values lie: those that are known first.
+        // Where a node's keys and values lie: known ones first.
         let mut row = vec![0; trie.len()];
         (0..trie.len()).filter(|&node| known[node]).enumerate().for_each(|(i, node)| row[node] = i);
         fresh.iter().enumerate().for_each(|(i, &node)| row[node] = old + i);
@@ -138,7 +138,7 @@ fn dense(trie: &Trie, nodes: &[usize], most: usize) -> Vec<AttentionBlock> {
     blocks
 }
 
-/// Blocks of one sequence each, in which everything has its place.
+/// Blocks of one sequence each, with every query and key in its place.
 fn alone(trie: &Trie, nodes: &[usize]) -> Vec<AttentionBlock> {
     let mut blocks: Vec<(usize, AttentionBlock)> = Vec::new();
     for (query, &node) in nodes.iter().enumerate() {

@@ -44,7 +44,7 @@ struct TensorHeader {
 }
 
 impl SafetensorsFiles {
-    /// The tensors of `folder`: those of `model.safetensors`, or where there is none of the shards that `model.safetensors.index.json` names.
+    /// The tensors of `folder`: of `model.safetensors`, or without it of the shards that `model.safetensors.index.json` names.
     ///
     /// # Errors
     /// Names the file that is missing, damaged or cut off; nothing but headers is read.
@@ -126,7 +126,7 @@ impl SafetensorsFiles {
     }
 }
 
-/// What is wrong with a folder that has no weights that can be read, by what it has in their place.
+/// The fault of a folder without readable weights, by the files that it has instead.
 fn without_weights(folder: &Path) -> String {
     let names = names(folder);
     let ending = |ends: &[&str]| names.iter().find(|name| ends.iter().any(|end| name.ends_with(end)));
@@ -145,7 +145,7 @@ fn without_weights(folder: &Path) -> String {
     }
 }
 
-/// The tensors of one file, each of which lies within it.
+/// The tensors of one file. Each lies within it.
 fn header(path: &Path, file: usize) -> Result<Vec<(String, TensorEntry)>, PolicyError> {
     let io = |e: std::io::Error| PolicyError::file(path, e);
     let bad = |what: String| PolicyError::at(path, FileFault::Unusable(what));

@@ -86,7 +86,7 @@ impl SavedModel {
     }
 }
 
-/// Writes `saved` into `folder`, in place of what is there.
+/// Writes `saved` into `folder`, replacing its content.
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
@@ -133,7 +133,7 @@ pub fn named(layout: &Layout, flat: &Tensor, prefix: &str) -> Vec<(String, Tenso
     layout.named(flat).map(|(name, part)| (format!("{prefix}{name}"), part.to_device(Device::Cpu).contiguous())).collect()
 }
 
-/// Writes the optimiser's moments of what has the layout `layout`.
+/// Writes the optimiser's moments of parameters with the layout `layout`.
 pub fn write_moments(path: &Path, layout: &Layout, moments: &Moments) -> Result<(), PolicyError> {
     let mut both = named(layout, &moments.first, "first.");
     both.extend(named(layout, &moments.second, "second."));

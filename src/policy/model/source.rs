@@ -13,7 +13,7 @@ const READERS: usize = 8;
 pub trait TensorSource: Sync {
     /// What is to be named when something as a whole is wrong.
     fn path(&self) -> &Path;
-    /// The file in which a tensor lies.
+    /// A tensor's file.
     fn file(&self, name: &str) -> &Path;
     /// The names of all tensors.
     fn names(&self) -> Vec<&str>;
@@ -57,10 +57,10 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
     }
 }
 
-/// The flat vector `[layout.len()]` of what [`check`] found to be there, as numbers of `kind`, each tensor read straight to its place.
+/// The flat vector `[layout.len()]` of the tensors that [`check`] found, as numbers of `kind`, each tensor read straight to its place.
 ///
 /// # Errors
-/// If a file can't be read, or one of the numbers is none: nothing could be computed with it.
+/// If a file can't be read, or has a NaN or infinite number.
 pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: Device, kind: Kind) -> Result<Tensor, PolicyError> {
     let flat = Tensor::empty([layout.len()], (kind, Device::Cpu));
     let readers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(READERS);

@@ -24,12 +24,12 @@ impl Weights {
         Weights { base: Views::new(layout, flat, train), adapter: None, kind, dropped: None }
     }
 
-    /// The same with `adapter` beside them, whose weights are `flat`; those that were here are frozen.
+    /// The same with `adapter` beside them, whose weights are `flat`; the present weights are frozen.
     pub fn adapted(&self, adapter: &Arc<Adapter>, flat: &Tensor) -> Weights {
         Weights { adapter: Some((adapter.clone(), Views::new(adapter.layout(), flat, false))), ..self.bare() }
     }
 
-    /// The same with `flat` in place of what is trained. `train` is the seed of the adapters' dropout during training.
+    /// The same with `flat` as its trained weights. `train` is the seed of the adapters' dropout during training.
     pub fn with(&self, flat: &Tensor, train: Option<u64>) -> Weights {
         match &self.adapter {
             None => Weights::new(&self.base.layout, flat, self.kind, train.is_some()),
@@ -65,7 +65,8 @@ impl Weights {
     /// The model's own leaf called `name`, or what is learnt whole in its place.
     ///
     /// # Panics
-    /// If the layout has no such leaf: then an architecture asks for what it didn't list, which each architecture's test would show.
+    /// If the layout has no such leaf: then an architecture asks for a parameter that it didn't list, which each architecture's test would
+    /// show.
     pub fn get(&self, name: &str) -> Tensor {
         let own = self.adapter.as_ref().filter(|(adapter, _)| adapter.head).and_then(|(_, views)| views.get(&whole(name)));
         match own.or_else(|| self.base.get(name)) {
@@ -88,7 +89,7 @@ impl Weights {
         &self.base.flat
     }
 
-    /// The model's own weights with what the adapters make of them, `[parameters]` in f32; a copy.
+    /// The model's own weights with the adapters merged, `[parameters]` in f32; a copy.
     #[cfg(test)]
     pub fn merged(&self) -> Tensor {
         let mut flat = self.base.flat.to_kind(Kind::Float).copy();
@@ -118,7 +119,7 @@ impl Weights {
         self.adapter.is_some() && self.leaves().first().is_some_and(Tensor::requires_grad)
     }
 
-    /// The leaves of what is trained, in the order of its flat vector.
+    /// The trained leaves, in the order of the flat vector.
     pub fn leaves(&self) -> &[Tensor] {
         &self.trained().leaves
     }

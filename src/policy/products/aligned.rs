@@ -74,7 +74,7 @@ impl<T: Number> Deref for Scratch<T> {
 
 impl<T: Number> DerefMut for Scratch<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and nobody else has them.
+        // SAFETY: as above, and they have no other owner.
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
     }
 }
@@ -85,14 +85,14 @@ struct Block {
     bytes: usize,
 }
 
-// SAFETY: it is memory, of which each list has a part of its own.
+// SAFETY: it is memory, and each list has a part of its own.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
 impl Block {
     fn new(bytes: usize) -> Block {
-        // SAFETY: new memory, wherever the system likes, which nobody else knows.
+        // SAFETY: new memory, at an address of the system's choice, without another owner.
         let start = unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) };
         let Some(start) = start.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
             std::alloc::handle_alloc_error(std::alloc::Layout::from_size_align(bytes, LINE).unwrap_or(std::alloc::Layout::new::<Line>()))
@@ -112,7 +112,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the memory of `new`, of which no list is left.
+        // SAFETY: the memory of `new`, and no list in it is left.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -156,7 +156,7 @@ impl<T: Number> Fixed<T> {
 
     /// The same, to be written to.
     pub fn cast_mut<E: Number>(&mut self) -> &mut [E] {
-        // SAFETY: as above, and nobody else has them.
+        // SAFETY: as above, and they have no other owner.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len * size_of::<T>() / size_of::<E>()) }
     }
 }
@@ -171,7 +171,7 @@ impl<T: Number> Deref for Fixed<T> {
 
 impl<T: Number> DerefMut for Fixed<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and nobody else has them.
+        // SAFETY: as above, and they have no other owner.
         unsafe { std::slice::from_raw_parts_mut(self.block.start.as_ptr().add(self.at).cast(), self.len) }
     }
 }

@@ -26,7 +26,7 @@ const CACHED_TILES: (usize, usize) = (4, 32);
 /// Bytes of weights that are fetched before they are multiplied.
 const AHEAD: usize = 64 << 10;
 /// 1.5 * 2^23. Where a whole sum begins with the bits of this number in place of 0, its bits are those of the number and the sum, since a sum of
-/// [`GROUP`] products is below 2^22. So the sum as an f32 is one subtraction away, which costs half of what converting it does.
+/// [`GROUP`] products is below 2^22. So the sum as an f32 is one subtraction away, which costs half of a conversion.
 const MAGIC: f32 = super::vectors::MAGIC;
 
 /// Whether the processor has it and the system lets this process use it, which must be asked for once.
@@ -121,7 +121,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// Where the first groups of a pair lie. Behind the last pair it is the first again, whose products nobody looks at then.
+    /// Where the first groups of a pair lie. Behind the last pair it is the first again, and those products aren't used.
     #[inline(always)]
     fn at(self, pair: usize) -> (*const i8, *const i8) {
         let Part { first_tile, tiles, first_group, .. } = self.part;
@@ -131,9 +131,9 @@ impl Pairs {
     }
 }
 
-/// One step of the pipeline: begins the product of the tiles at `own` and `theirs`, puts down at `to` the whole sums of the step before, and adds
-/// to `sums` those that were put down at `whole` a step earlier, each row times its scale, then times the outputs' scales. All three overlap in the
-/// processor, which one after the other they would not.
+/// One step of the pipeline: begins the product of the tiles at `own` and `theirs`, puts down at `to` the whole sums of the step before,
+/// and adds to `sums` the sums put down at `whole` a step earlier, each row times its scale, then times the outputs' scales. All three
+/// overlap in the processor, which one after the other they would not.
 macro_rules! step {
     ($own:expr, $theirs:expr, $begin:expr, $to:expr, $whole:expr, $scales:expr, $factors:expr, $sums:ident) => {
         asm!(
@@ -188,7 +188,7 @@ macro_rules! row {
 /// See [`super::product`].
 ///
 /// # Safety
-/// The processor has AMX, allowed, and AVX-512; sizes are those that [`super::product`] checks.
+/// The processor has AMX, allowed, and AVX-512; sizes are as [`super::product`] checks them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     let mut room = Room { ring: [[0; SUMS]; RING], begin: [[MAGIC; PANEL]; TILE] };
@@ -200,7 +200,7 @@ pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     }
 }
 
-/// The products of a part's rows with all panels, added to what earlier groups of them gave.
+/// The products of a part's rows with all panels, added to the sums of earlier groups.
 ///
 /// # Safety
 /// As for [`product`]; tiles are set up, and `y` has all rows.
@@ -246,7 +246,7 @@ unsafe fn products_of(x: &Rounded, matrix: &Matrix, part: Part, y: *mut f32, roo
                 let mut sums = [_mm512_setzero_ps(); TILE];
                 if part.first_group > 0 {
                     for (row, sum) in sums.iter_mut().enumerate() {
-                        // Of rows that only fill up the tile nobody looks at what comes out.
+                        // The results of rows that only fill up the tile aren't used.
                         *sum = _mm512_loadu_ps(to.add(row.min(rows - 1) * matrix.stride()));
                     }
                 }

@@ -1,7 +1,7 @@
 //! A matrix of f32, packed once, whose products with a row have the same bits beside any others.
 //!
-//! A product goes through the inputs in their order, one fused multiply-add each, and begins with what is there: so the bits follow from the
-//! row and the matrix alone.
+//! A product goes through the inputs in their order, one fused multiply-add each, and begins with the old value: so the bits follow from
+//! the row and the matrix alone.
 
 use super::isa::Isa;
 use super::vectors::{vectorised, Lanes, Vector, LANES};
@@ -57,14 +57,14 @@ impl Dense {
         products(isa, self, x, Some(scale), y, stride);
     }
 
-    /// Its products with the rows of `x`, in place of what is in those of `y`, which lie `stride` from one another.
+    /// Its products with the rows of `x`, written over those of `y`, which lie `stride` from one another.
     pub fn of_rows(&self, isa: Isa, x: StridedRows, y: &mut [f32], stride: usize) {
         products(isa, self, x, None, y, stride);
     }
 }
 
 vectorised! {
-    /// With a scale they are added, else they take the place of what is there.
+    /// With a scale they are added, else they replace the old values.
     fn products(matrix: &Dense, x: StridedRows, scale: Option<f32>, y: &mut [f32], stride: usize) {
         // As many sums as there are registers for, beside the numbers that are multiplied.
         if V::MANY {

@@ -54,7 +54,7 @@ impl Isa {
         }
     }
 
-    /// Those that this processor has, the least first.
+    /// The sets that this processor has, the least first.
     pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
         LEVELS.into_iter().filter_map(Isa::new)
     }

@@ -71,7 +71,7 @@ impl Rounded {
         (row / TILE * self.groups() + group) * TILE + row % TILE
     }
 
-    /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. What was in it is forgotten.
+    /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. The old content is forgotten.
     pub fn resize(&mut self, isa: Isa, rows: usize, inputs: usize) {
         (self.rows, self.inputs) = (rows, inputs);
         self.summed = isa.vnni() || isa.level() == Level::Amx && rows < TILED;
@@ -121,7 +121,7 @@ impl Rounded {
 fn group<V: Vector>(x: &[f32; GROUP], numbers: &mut [i8]) -> (f32, V) {
     let parts: [V; GROUP / LANES] = std::array::from_fn(|i| V::load(&x[i * LANES..]));
     let most = parts[0].magnitude().larger(parts[1].magnitude()).larger(parts[2].magnitude().larger(parts[3].magnitude()));
-    // As whole numbers, the bits of numbers above 0 are in the numbers' order, with those of what isn't a number above all.
+    // As whole numbers, the bits of numbers above 0 are in the numbers' order, with NaN above all.
     let most = f32::from_bits(most.lanes().into_iter().fold(0, |most, x| most.max(x.to_bits())));
     let (inverse, magic) = (V::splat(127.0 / most), V::splat(MAGIC));
     let mut sums = V::splat(0.0);

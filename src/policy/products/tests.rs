@@ -53,7 +53,7 @@ fn every_kernel_gives_a_row_the_same_bits_in_any_company() {
             }
         }
         let exact: f64 = (0..inputs).map(|k| f64::from(x[k]) * f64::from(matrix.at(0, k))).sum();
-        assert!((exact - f64::from(f32::from_bits(alone[0]))).abs() < 0.05, "what is rounded is close to what isn't");
+        assert!((exact - f64::from(f32::from_bits(alone[0]))).abs() < 0.05, "rounded results are close to exact ones");
     }
 }
 

@@ -48,8 +48,8 @@ fn tiles<V: Vector, const R: usize, const C: usize>(x: &Rounded, matrix: &Matrix
     }
 }
 
-/// The products of `R` rows from `row` on, as far as there are so many, with `C` panels from `panel` on: those of the
-/// first groups in place of what is in `y`, those of others added.
+/// The products of `R` rows from `row` on, as far as there are so many, with `C` panels from `panel` on: the first groups overwrite `y`,
+/// the others are added.
 #[inline(always)]
 fn block<V: Vector, const R: usize, const C: usize>(
     x: &Rounded,

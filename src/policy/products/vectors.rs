@@ -34,7 +34,7 @@ pub trait Vector: Copy {
     fn half(self) -> [u16; LANES];
     /// Without their signs.
     fn magnitude(self) -> Self;
-    /// The larger of two, whose bits are compared as whole numbers: of numbers without signs the larger number, or none if one is none.
+    /// The larger of two, whose bits are compared as whole numbers: of numbers without signs the larger number, or NaN if one is NaN.
     fn larger(self, b: Self) -> Self;
     /// Puts the lowest byte of each down: of n + [`MAGIC`] the whole number n.
     fn low_bytes(self, to: &mut [i8]);
@@ -248,9 +248,9 @@ pub const LARGEST_HALF: f32 = 65504.0;
 /// The range of exponents; beyond it the exponential is that of the nearest end.
 const LOWEST: f32 = -87.3;
 const HIGHEST: f32 = 88.3;
-/// Less the logarithm of 2, in two parts of which the first has few digits.
+/// Less the logarithm of 2, in two parts; the first has few digits.
 const LN_2: [f32; 2] = [-0.693_359_4, 2.121_944_4e-4];
-/// Of Cephes, for what is left of a power of 2.
+/// Of Cephes, for the remainder of a power of 2.
 const POLYNOMIAL: [f32; 6] = [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
 
 #[inline(always)]
@@ -259,7 +259,7 @@ fn power(shifted: f32) -> f32 {
 }
 
 /// e to the power of `x`, within 2 units of the last place (the polynomial of Cephes); of less than -87.3 what it is there, of more than 88.3
-/// likewise; none of what is no number.
+/// likewise; NaN of NaN.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let x = if LOWEST > x { LOWEST } else { x };

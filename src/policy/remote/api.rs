@@ -1,5 +1,5 @@
-//! What differs between the servers that generate for a model: how weights are loaded, and how tokens are asked for and answered. A serving API
-//! is a file, and a line in [`of`].
+//! Differences between the servers that generate for a model: how weights are loaded, and how tokens are asked for and answered. A serving
+//! API is a file, and a line in [`of`].
 
 use super::server::ServerError;
 use super::sglang::Sglang;
@@ -35,7 +35,7 @@ pub trait ServingApi: Send + Sync {
     /// The free answer in a response.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it isn't valid.
     fn written(&self, response: &Value) -> Result<WrittenAnswer, ServerError>;
     /// Asks how likely each token of a prompt is.
     fn weigh(&self, adapter: Option<&str>, prompt: &[u32]) -> Call;
@@ -85,7 +85,7 @@ impl WrittenAnswer {
     }
 }
 
-/// The log-probabilities of a list, of which each item has one.
+/// The log-probabilities of a list, one for each item.
 pub fn logprobs<'v>(items: impl Iterator<Item = &'v Value>) -> Vec<Option<f32>> {
     items.map(logprob).collect()
 }

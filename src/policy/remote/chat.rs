@@ -89,7 +89,7 @@ fn read(running: &RunningModel, response: &Value) -> Result<Reply, ServerError> 
     let mut logprobs = vec![0.0; tokens.len()];
     let mut at = 0;
     for part in parts {
-        let malformed = || ServerError::malformed("a reply with a log-probability that is none");
+        let malformed = || ServerError::malformed("a reply with an invalid log-probability");
         let logprob = logprob(&part["logprob"]).ok_or_else(malformed)?;
         if let Some(place) = logprobs.get_mut(at.min(text.len().saturating_sub(1))) {
             *place += logprob;

@@ -24,7 +24,7 @@ const PROBE: &str =
     "A server proves that it computes what the learner computes: 1, 2, 3. Which of the two doors leads to the garden, and why?";
 /// Tokens of it, at most.
 const PROBE_TOKENS: usize = 48;
-/// Between two looks at servers of which none takes part.
+/// Between two looks at servers while none takes part.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Between two looks at a server that another call proves.
 const LOOK: Duration = Duration::from_millis(50);
@@ -52,7 +52,7 @@ pub struct Adapters {
     pub root: PathBuf,
     /// Whether that is a temporary folder, which is removed at the end.
     pub passing: bool,
-    /// Those that may still be requested, by version.
+    /// Adapters that may still be requested, by version.
     pub known: BTreeMap<u64, Arc<Adapter>>,
     /// How long it took to write the newest one, and until the servers had it.
     pub seconds: Option<f64>,
@@ -142,7 +142,7 @@ impl Fleet {
         std::thread::scope(|scope| {
             for replica in &proving {
                 let prove = || replica.prove(self.api, &[&*adapter], &self.probe, self.max_gap);
-                // Where no thread can be had, this one does it.
+                // Where no thread can be started, this one does it.
                 if std::thread::Builder::new().name("policy-server".into()).spawn_scoped(scope, prove).is_err() {
                     replica.prove(self.api, &[&*adapter], &self.probe, self.max_gap);
                 }
@@ -181,7 +181,8 @@ impl Fleet {
         version.parse().ok().filter(|_| model == self.name)
     }
 
-    /// Which server answers a session: of those that have the adapter the one with the highest hash of both, and another than `late` where there is one.
+    /// Which server answers a session: of the servers with the adapter, the one with the highest hash of both, and another than `late`
+    /// where there is one.
     fn place(&self, job: &Job) -> Option<usize> {
         let has = |i: &usize| self.replicas[*i].fit(&job.adapter);
         let score = |i: usize| mix(text(self.replicas[i].server.host()), job.session);
@@ -193,7 +194,7 @@ impl Fleet {
     /// Hands a job to a server.
     pub fn send(self: &Arc<Fleet>, job: Job) {
         self.ask_back();
-        // Where none has the adapter, whoever has time waits for one.
+        // Where none has the adapter, requests without a deadline wait for one.
         let at = self.place(&job).unwrap_or(0);
         let can = |i: &usize| *i != at && Some(*i) != job.late && self.replicas[*i].fit(&job.adapter);
         let others: Vec<usize> = (0..self.replicas.len()).filter(can).collect();

@@ -1,4 +1,4 @@
-//! What a server says about itself, for whoever looks before a run.
+//! What a server reports about itself, for checks before a run.
 
 use serde::Serialize;
 use serde_json::{json, Value};

@@ -179,7 +179,7 @@ fn ends_as_asked(tokens: &[u32], ends: &[u32], cut: bool, stopped: bool) -> bool
 /// may be infinite.
 const LEAST: f64 = -1e9;
 
-/// A log-probability: a number above [`LEAST`], and none above 0 but for rounding.
+/// A log-probability: a number above [`LEAST`], and at most 0 up to rounding.
 fn logprob(value: &Value) -> Option<f32> {
     value.as_f64().filter(|logprob| (LEAST..1e-3).contains(logprob)).map(|logprob| (logprob as f32).min(0.0))
 }

@@ -34,7 +34,7 @@ impl Pool {
         state.queues[at].push_back(Box::new(job));
         let Some(free) = std::iter::once(&at).chain(others).copied().find(|&i| state.threads[i] < self.most) else { return };
         let shared = self.state.clone();
-        // Panics of threads with this name become errors of whoever waits for the job.
+        // Panics of threads with this name become errors of the job.
         if std::thread::Builder::new().name("policy-server".into()).spawn(move || work(&shared, free)).is_ok() {
             state.threads[free] += 1;
         } else if state.threads.iter().all(|threads| *threads == 0) {
@@ -61,7 +61,7 @@ fn work(shared: &Mutex<State>, at: usize) {
             job
         };
         let Some(job) = job else { return };
-        // Whoever waits for a job that panics sees that it is gone: its end of the channel is dropped.
+        // The caller of a job that panics notices it: the job's end of the channel is dropped.
         takes &= catch_unwind(AssertUnwindSafe(|| job(at))).unwrap_or(true);
     }
 }

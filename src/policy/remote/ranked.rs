@@ -26,7 +26,7 @@ pub fn choose(
 ) -> Result<Reply, RowFault> {
     let mut constraint = ChoiceConstraint::new(&request.choices, ends)?;
     let mut reply = Reply::default();
-    // By what was written so far: how likely each token is that may follow.
+    // By the tokens written so far: the log-probability of each token that may follow.
     let mut after: BTreeMap<Vec<u32>, f32> = BTreeMap::new();
     for choice in &request.choices {
         let Some(logprobs) = known.get(&(request.prompt.as_slice(), choice.as_slice())) else { continue };

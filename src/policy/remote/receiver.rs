@@ -1,5 +1,5 @@
-//! The receiver beside a server that shares no disk with this process (`python -m flow_train.receiver`): it is sent the files of weights, and says
-//! in which folder the server finds them.
+//! The receiver beside a server that shares no disk with this process (`python -m flow_train.receiver`): it receives the files of weights,
+//! and answers with their folder.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -28,7 +28,7 @@ impl Receiver {
         Receiver { agent: config.new_agent(), address: address.trim_end_matches('/').into(), key: key.map(|key| format!("Bearer {key}")) }
     }
 
-    /// Has the files in `folder` there under that name, and gives the folder in which they lie there. What is there already isn't sent again.
+    /// Has the files in `folder` there under that name, and returns their folder there. What is there already isn't sent again.
     ///
     /// # Errors
     /// What went wrong.
@@ -46,7 +46,7 @@ impl Receiver {
                 self.ask("PUT", &format!("{name}/{file}"), Some((&path, size)))?;
             }
         }
-        let folder = there["folder"].as_str().ok_or_else(|| format!("{}: it doesn't say in which folder weights lie", self.address))?;
+        let folder = there["folder"].as_str().ok_or_else(|| format!("{}: its answer lacks the folder of the weights", self.address))?;
         Ok(folder.into())
     }
 

@@ -41,7 +41,7 @@ pub struct Replica {
     /// What weights are sent to that the server loads, where it doesn't see this disk.
     receiver: Option<Receiver>,
     state: Mutex<ReplicaState>,
-    /// Written by whoever has it load and prove weights; read by requests that need its own weights to stay what they are.
+    /// Write-locked while it loads and proves weights; read-locked by requests that need its weights unchanged.
     loading: RwLock<()>,
 }
 
@@ -97,7 +97,7 @@ impl Replica {
         self.state.lock().away.is_none()
     }
 
-    /// Whether it is away and due to be asked again: one caller is told so, who then does.
+    /// Whether it is away and due to be asked again: true for one caller, which then asks.
     pub fn claim(&self) -> bool {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let due = state.away.as_mut().filter(|away| away.again <= now);
@@ -189,7 +189,7 @@ impl Replica {
                 continue;
             }
             if let Err(why) = self.loads(api, adapter).and_then(|()| self.weighs(api, adapter, probe, max_gap)) {
-                // What was sent may be damaged there.
+                // Sent files may be damaged there.
                 self.receiver.iter().filter(|_| matches!(why, ModelFault::Gap { .. })).for_each(|receiver| receiver.remove(&adapter.name));
                 return self.leave_out(why);
             }
@@ -252,7 +252,7 @@ impl Replica {
         self.server.ask_once(path, body, read)
     }
 
-    /// Has it forget weights that nobody asks for any more. If it doesn't, nothing is lost.
+    /// Has it forget weights that no node asks for any more. If it doesn't, nothing is lost.
     pub fn unload(&self, api: &dyn ServingApi, name: &str, whole: bool) {
         self.state.lock().proved.remove(name);
         if self.present() && !whole {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Weights that were written for servers.
 pub struct ExportedWeights {
-    /// What it is called, and its folder: the model, the version, and a hash of what is in it.
+    /// What it is called, and its folder: the model, the version, and a hash of its content.
     pub name: String,
     /// The versions that may still be requested.
     pub versions: Vec<u64>,
@@ -24,7 +24,8 @@ pub struct ExportedWeights {
     pub whole: bool,
 }
 
-/// What makes a version ready: the weights that were written into a folder, and the learner's log-probabilities of a prompt from its second token on.
+/// The parts of a ready version: the weights that were written into a folder, and the learner's log-probabilities of a prompt from its
+/// second token on.
 pub type Exported = (ExportedWeights, Vec<f32>);
 
 /// The servers of a model.

@@ -169,7 +169,7 @@ impl Server {
         self.once(path, body, None).map(drop)
     }
 
-    /// The same, of what takes as long as the weights of a model take to be read.
+    /// The same, for requests that take as long as a model's weights take to be read.
     pub fn load(&self, path: &str, body: &Value) -> Result<(), ServerError> {
         self.tried(|| self.once(path, body, Some(self.timeout.max(LOADING))).map(drop))
     }

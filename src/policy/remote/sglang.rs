@@ -43,7 +43,7 @@ impl ServingApi for Sglang {
             return Err(ServerError::Refused("it doesn't say which tokens it wrote (`output_token_logprobs`), as SGLang does".into()));
         };
         let Some(tokens) = record.iter().map(|token| token[1].as_u64()).collect::<Option<Vec<u64>>>() else {
-            return Err(ServerError::malformed("a reply with tokens that are none"));
+            return Err(ServerError::malformed("a reply with invalid tokens"));
         };
         let reason = &about["finish_reason"];
         Ok(WrittenAnswer {

@@ -1,4 +1,4 @@
-//! The right to one answer: whoever holds it answers once, and where it is lost, that is the answer.
+//! The right to one answer: its holder answers once; if it is dropped, the answer is an error.
 
 use crate::policy::{PolicyError, Reply, RowFault};
 use crossbeam_channel::Sender;
@@ -17,7 +17,7 @@ impl Ticket {
         Ticket { number, to: Some(to.clone()) }
     }
 
-    /// Answers. If nobody waits any more there is nobody to tell.
+    /// Answers. If the caller no longer waits, the answer is dropped.
     pub fn answer(mut self, outcome: Result<Result<Reply, RowFault>, PolicyError>) {
         if let Some(to) = self.to.take() {
             drop(to.send((self.number, outcome)));

@@ -20,7 +20,7 @@ impl ServingApi for Vllm {
         }
     }
 
-    /// With VLLM_SERVER_DEV_MODE=1. What was cached of prompts is the old weights'.
+    /// With VLLM_SERVER_DEV_MODE=1. Cached prompts belong to the old weights.
     fn replace(&self, folder: &Path) -> Vec<Call> {
         let reload = json!({ "method": "reload_weights", "kwargs": { "weights_path": folder, "is_checkpoint_format": true } });
         vec![("/collective_rpc", reload), ("/reset_prefix_cache", json!({}))]

@@ -107,7 +107,7 @@ fn a_row_has_the_same_bits_in_any_company() {
         policy.update("actor", learnt.clone(), &settings).unwrap();
         let together = answers(1, &requests);
         for (version, few) in [(2, 1), (3, 2)] {
-            // The same weights again, so that what was read is forgotten.
+            // The same weights again, so that read tokens are forgotten.
             policy.update("actor", learnt.clone(), &UpdateSettings { lr: 0.0, ..settings.clone() }).unwrap();
             assert_eq!(answers(version, &requests[..few]), together[..few], "{few} and 4 requests");
         }

@@ -101,7 +101,7 @@ fn tokenizers_and_templates() {
     holds(config("qwen3", "vocab_size", json!(300)), &["`model.embed_tokens.weight`"]);
 }
 
-/// What is often there in place of a model that can be read, each with what to do.
+/// Common mistakes in place of a readable model, each with its remedy.
 #[test]
 fn downloads_that_are_no_model_yet() {
     let pointer = "version https://git-lfs.example/spec/v1\noid sha256:0\nsize 1\n";
@@ -143,7 +143,7 @@ fn downloads_that_are_no_model_yet() {
     assert_eq!(error_text("qwen3", |folder| fs::write(folder.join("model.safetensors.index.json"), stale).unwrap()), "nothing");
 }
 
-/// What would take the memory or never end is refused where it is read.
+/// A file that would take the memory or never end is refused when it is read.
 #[test]
 fn tokenizers_without_bounds() {
     let normalizer = |steps: Value| error_text("qwen3", |folder| edit(&folder.join("tokenizer.json"), |file| file["normalizer"] = steps));

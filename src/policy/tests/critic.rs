@@ -73,7 +73,7 @@ fn a_critic_learns_what_to_expect_before_each_token() {
     let expected = rows.iter().zip(&values).map(square).sum::<f64>() / 2.0 / tokens as f64;
     let report = policy.update("critic", rows.clone(), &UpdateSettings { lr: 0.0, ..learn() }).unwrap();
     assert!((report.loss - expected).abs() < 1e-6, "{} and {expected}", report.loss);
-    // A token's value is that of the prompt that ends there: the response goes on from it, and what follows changes nothing.
+    // A token's value is that of the prompt that ends there: the response goes on from it, and later tokens change nothing.
     for (row, values) in rows.iter().zip(&values).take(16) {
         let prompts =
             (0..values.len()).map(|token| Example { prompt: [&row.prompt[..], &row.response[..token]].concat(), ..Default::default() });

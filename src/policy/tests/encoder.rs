@@ -43,7 +43,7 @@ fn vectors_are_those_of_transformers() {
     let many: Vec<String> = (0..300).map(|i| format!("row {} of the room", i % 150)).collect();
     let vectors = policy.embed("encoder", many).unwrap();
     assert!(vectors[..150] == vectors[150..] && vectors[0] != vectors[1]);
-    assert!(matches!(policy.embed("nobody", vec![]), Err(PolicyError::NoModel(_))));
+    assert!(matches!(policy.embed("unknown", vec![]), Err(PolicyError::NoModel(_))));
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn beyond(theirs: &Value) -> bool {
     }
 }
 
-/// The same rope without what stands there and changes nothing: a factor of one, and of no scaling any number.
+/// The same rope without settings that change nothing: a factor of one, and any number where nothing is scaled.
 fn bare(mut theirs: Value) -> Value {
     let rope = theirs["rope"].as_object_mut().unwrap();
     rope.remove("partial_rotary_factor");
@@ -111,8 +111,8 @@ fn chat_templates_are_rendered_as_transformers_renders_them() {
     assert!(apart.is_empty() && alike > 150, "{alike} alike; apart:\n{}", apart.join("\n"));
 }
 
-/// A text of a base model, whose files have no chat template, has the tokens that `transformers` gives it, those that open it first; only what would
-/// close it isn't there.
+/// A text of a base model, whose files have no chat template, has the tokens that `transformers` gives it, opening tokens first, without
+/// closing ones.
 #[test]
 fn tokenizers_open_a_text_and_name_tokens_as_transformers_does() {
     let golden = golden();

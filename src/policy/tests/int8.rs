@@ -116,15 +116,15 @@ fn what_cannot_be_rounded_is_refused_in_words() {
     assert!(refused(bare).contains("say `lora` or `adapter`"));
 }
 
-/// A model that is trained whole and acts rounded: near what learns, the same on any number of threads and in any company, and rounded anew for each
-/// version.
+/// A model that is trained whole and acts rounded: near the learning one, the same on any number of threads and in any company, and rounded
+/// anew for each version.
 #[test]
 fn what_acts_is_rounded_and_what_learns_is_not() {
     acts(Act::Int8, 1e-4, 0.3);
     acts(Act::F32, 0.0, 1e-4);
 }
 
-/// What acts is at least `least` off what learns somewhere, and less than `most` anywhere.
+/// The acting model differs from the learning one by at least `least` somewhere, and by less than `most` everywhere.
 fn acts(act: Act, least: f32, most: f32) {
     let [own, one_thread, two_threads] =
         [(Act::Own, 1), (act, 1), (act, 2)].map(|(act, threads)| policy(ModelSettings::New(NewModel { act, ..tiny() }), threads).unwrap());
@@ -136,7 +136,7 @@ fn acts(act: Act, least: f32, most: f32) {
             let alone = one_thread.generate("actor", version, vec![request.clone()], sampling(1.0)).unwrap();
             assert_eq!((&alone[0].tokens, &alone[0].logprobs), (&row.response, &row.logprobs), "alone");
         }
-        // What learns is the model that isn't rounded, and so near that a token's chance is a few hundredths off.
+        // The learning model isn't rounded, and so near that a token's chance is a few hundredths off.
         let learnt = one_thread.logprobs("actor", &played, None).unwrap();
         let apart: Vec<f32> =
             learnt.iter().flatten().zip(played.iter().flat_map(|row| &row.logprobs)).map(|(a, b)| (a - b).abs()).collect();
@@ -158,7 +158,7 @@ fn acts(act: Act, least: f32, most: f32) {
     assert!(rows(&policy(ModelSettings::Load(loaded), 1).unwrap(), 0) == played, "begun with");
 }
 
-/// Where nothing is said, tokens are weighed by how much likelier they are to what learns; what is said counts.
+/// By default, tokens are weighed by how much likelier they are to the learning weights; a setting overrides that.
 #[test]
 fn the_difference_is_made_up_for() {
     let act = |act| policy(ModelSettings::New(NewModel { act, ..tiny() }), 1).unwrap();

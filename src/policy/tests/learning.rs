@@ -74,7 +74,7 @@ fn a_posterior_prefers_what_was_worth_more() {
     assert!(worth > 1.0 && nothing.abs() < 0.3, "{worth} and {nothing} nats");
 }
 
-/// Steps far too large leave weights that are numbers, and whose logits aren't: that is told when they are first asked to write.
+/// Steps far too large leave finite weights with infinite logits: the error comes when they first generate.
 #[test]
 fn a_diverged_model_is_told_as_one() {
     let policy = start(2);

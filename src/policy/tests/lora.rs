@@ -194,8 +194,8 @@ fn adapters_that_can_not_be_used_are_named() {
     assert!(config("r", 0.into()).contains("at least 1"));
     assert!(error_after("adapter_config.json", &|config| *config = serde_json::json!({})).contains("peft_type"));
     fs::remove_file(path.join("config.json")).unwrap();
-    let gone = config("base_model_name_or_path", "nobody/nothing".into());
-    assert!(gone.contains("`nobody/nothing`") && gone.contains("`load`"), "{gone}");
+    let gone = config("base_model_name_or_path", "unknown/nothing".into());
+    assert!(gone.contains("`unknown/nothing`") && gone.contains("`load`"), "{gone}");
     fs::remove_file(path.join("adapter_model.safetensors")).unwrap();
     assert!(config("r", 4.into()).contains("adapter_model.safetensors"));
     let nothing = NewModel { lora: Some(lora(&["w"])), ..tiny() };

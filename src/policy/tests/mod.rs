@@ -226,5 +226,5 @@ fn bad_rows_are_named_and_change_nothing() {
     assert_eq!(policy.versions("actor").unwrap(), [0]);
     let long = Request { prompt: vec![5; 125], ..Default::default() };
     assert!(matches!(policy.generate("actor", 0, vec![long], sampling(1.0)), Err(PolicyError::Row { row: 0, .. })));
-    assert!(matches!(policy.parameters("nobody"), Err(PolicyError::NoModel(_))));
+    assert!(matches!(policy.parameters("unknown"), Err(PolicyError::NoModel(_))));
 }

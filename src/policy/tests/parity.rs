@@ -158,7 +158,7 @@ fn a_published_model_learns_and_is_saved_as_it_came() {
     let rows = vec![row("# _ #"), row("_ # _")];
     let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-2, ..Default::default() };
     policy.save("actor", &path).unwrap();
-    assert!(!path.join("optimizer.safetensors").exists(), "nobody has trained it");
+    assert!(!path.join("optimizer.safetensors").exists(), "it was never trained");
     let losses: Vec<f64> = (0..10).map(|_| policy.update("actor", rows.clone(), &settings).unwrap().loss).collect();
     assert!(losses[9] < 0.5 * losses[0], "{losses:?}");
     policy.save("actor", &path).unwrap();

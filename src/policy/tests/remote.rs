@@ -1,4 +1,4 @@
-//! A model that a server runs: what is asked, what is made of the answers, and what of those that are none.
+//! A model that a server runs: its requests, how answers are read, and how invalid answers are treated.
 
 #[path = "../../../tests/shared/server.rs"]
 mod server;
@@ -58,7 +58,7 @@ fn a_server_answers_as_a_model_here_would() {
     assert!(matches!(policy.update("actor", vec![], &UpdateSettings::default()), Err(PolicyError::NoModel(_))));
 }
 
-/// OpenAI's own API refuses settings that it doesn't have: those that are neutral are left out from then on, and one that isn't is refused for good.
+/// OpenAI's own API refuses settings that it doesn't have: neutral ones are left out from then on, and any other is refused for good.
 #[test]
 fn a_strict_server_is_sent_what_it_knows() {
     let server = Server::start(|_, _, body| match ["repetition_penalty", "min_p"].iter().find(|name| !body[**name].is_null()) {
@@ -122,7 +122,7 @@ fn what_is_no_answer_is_a_fault_of_its_row() {
     assert!(causes[5].1.contains("log-probabilities"), "{}", causes[5].1);
 }
 
-/// Where nobody can be answered there is nothing to play for.
+/// Without a server that answers, playing on is useless.
 #[test]
 fn a_server_that_is_gone_or_refuses_everybody_is_an_error() {
     let refuses = Server::start(|_, _, _| Said::status(401, "no key"));

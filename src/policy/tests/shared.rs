@@ -142,7 +142,8 @@ fn a_critic_with_an_adapter_answers_what_it_learns() {
     }
 }
 
-/// A critic's gradient by the engine is that of libtorch, but for the rounding of the base: after one step of each the two expect about the same.
+/// A critic's gradient by the engine is that of libtorch, up to the rounding of the base: after one step of each the two expect about the
+/// same.
 #[test]
 fn a_critic_learns_the_same_on_a_rounded_base() {
     let temporary = tempfile::tempdir().unwrap();

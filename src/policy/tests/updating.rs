@@ -324,7 +324,7 @@ fn a_sequence_is_clipped_as_a_whole() {
     assert!((0.05..0.9).contains(&report.clip_fraction), "{}", report.clip_fraction);
 }
 
-/// Whoever plays with an older version need not wait until the newest is made, and neither side notices the other.
+/// Play with an older version need not wait for the newest one, and neither side notices the other.
 #[test]
 fn a_long_update_makes_room_for_readers() {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -23,7 +23,7 @@ fn policy() -> Policy {
     policy
 }
 
-/// Some prompts, two of which begin alike, with lists of choices that begin alike, end within one another, stand alone or come twice.
+/// Some prompts (two begin alike), with lists of choices that begin alike, end within one another, stand alone or come twice.
 fn requests(count: usize) -> Vec<Request> {
     let mut random = Random::new(4);
     let mut more = |n: usize| (0..n).map(|_| 60 + random.below(3) as u32).collect::<Vec<_>>();
@@ -68,7 +68,7 @@ fn choices_weigh_what_their_rows_do() {
     assert_eq!(likely.choices[2], [0.0, 0.0], "where nothing is left to choose");
 }
 
-/// A pass of the prompts and one of what comes behind them: each computes again the last token of what it goes on from.
+/// A pass of the prompts and one of the choices after them: each computes the last token before it again.
 #[test]
 fn a_long_list_reads_its_prompt_once() {
     let requests = requests(200);

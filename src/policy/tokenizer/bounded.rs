@@ -41,7 +41,7 @@ impl BoundedTokenizer {
         self.inner.with_truncation(truncation).map(drop).map_err(|e| e.to_string())
     }
 
-    /// The tokens of `text`; if `whole`, with those that open and close it.
+    /// The tokens of `text`; if `whole`, with opening and closing tokens.
     ///
     /// # Errors
     /// If the text is too long.

@@ -13,7 +13,7 @@ fn offset(unit: u32) -> usize {
 /// The bytes of the longest text that takes a character's place.
 ///
 /// # Errors
-/// If the table is none, or leads out of itself.
+/// If the table is invalid, or leads out of itself.
 pub fn longest(table: &str) -> Result<usize, String> {
     let broken = || "its precompiled_charsmap is damaged".to_string();
     let bytes = BASE64_STANDARD.decode(table).map_err(|_| broken())?;

@@ -32,7 +32,7 @@ impl ChatTemplate {
     /// The template `text`, called `name` in messages, and the special tokens by the names that templates know them under.
     ///
     /// # Errors
-    /// If it isn't a template: what and in which line.
+    /// If it isn't a template: the fault and its line.
     pub fn new(name: &str, text: &str, specials: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Result<ChatTemplate, String> {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(template_error)?);
@@ -156,7 +156,7 @@ fn day(format: &str) -> String {
     text
 }
 
-/// An error with what it was about, in one line.
+/// An error with its subject, in one line.
 fn template_error(error: Error) -> String {
     let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
     format!("the chat template, {line}{}", error.detail().map_or_else(|| error.kind().to_string(), String::from))
@@ -187,7 +187,7 @@ fn json(value: Value, options: Kwargs) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Texts of one's own between values and after keys, on lines of their own where `pretty` is given, and if `ascii` no other letters.
+/// Custom texts between values and after keys, on lines of their own where `pretty` is given, and if `ascii` no other letters.
 struct PythonFormatter<'a> {
     pretty: Option<PrettyFormatter<'a>>,
     separators: [String; 2],
@@ -195,7 +195,7 @@ struct PythonFormatter<'a> {
 }
 
 impl PythonFormatter<'_> {
-    /// What stands before a value: the separator, if it isn't the first, and a new line.
+    /// The text before a value: the separator, if it isn't the first, and a new line.
     fn begin<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         if !first {
             writer.write_all(self.separators[0].as_bytes())?;

@@ -25,7 +25,7 @@ pub(super) fn factor(file: &Value) -> Result<usize, String> {
     Ok(factor)
 }
 
-/// Multiplies `factor` by what the steps under `step` may make of a byte. Old files leave out the type of a step, so that its fields count.
+/// Multiplies `factor` by the growth that the steps under `step` allow. Old files leave out the type of a step, so that its fields count.
 fn grow(step: &Value, factor: &mut usize) -> Result<(), String> {
     let fields = match step {
         Value::Array(steps) => return steps.iter().try_for_each(|step| grow(step, factor)),
@@ -48,7 +48,7 @@ fn grow(step: &Value, factor: &mut usize) -> Result<(), String> {
     };
     let replaced = match (text("content"), &step["pattern"]) {
         (Some(content), pattern) if !pattern.is_null() => match (pattern["String"].as_str(), pattern["Regex"].as_str()) {
-            (Some(""), _) | (_, Some("")) => return Err("a normalizer replaces the empty text, of which every text has some".into()),
+            (Some(""), _) | (_, Some("")) => return Err("a normalizer replaces the empty text, which is in every text".into()),
             (Some(literal), _) => content.len().div_ceil(literal.len()),
             // An expression may match the empty text before each letter, which then stays.
             _ => content.len() + 1,

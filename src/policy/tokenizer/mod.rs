@@ -146,8 +146,8 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The tokens that a conversation goes on with: what was read, the answer as it was sampled, and `text` as the user's next turn, with the
-    /// opening of the next answer.
+    /// The tokens that a conversation goes on with: the tokens read, the answer as it was sampled, and `text` as the user's next turn, with
+    /// the opening of the next answer.
     ///
     /// # Errors
     /// If the template refuses.
@@ -185,8 +185,8 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens that a conversation goes on with: those that were read, the answer as it was sampled, which is the message `answer`, and the
-    /// messages after it, with the opening of the next answer. None where the template writes what stands before in another way now, so that
+    /// The tokens that a conversation goes on with: the tokens read, the answer as it was sampled, which is the message `answer`, and the
+    /// messages after it, with the opening of the next answer. None where the template now writes the earlier messages differently, so that
     /// nothing but the whole conversation, encoded again, is what the template means.
     ///
     /// # Errors
@@ -225,7 +225,7 @@ impl Tokenizer {
         }
     }
 
-    /// The same with the special tokens, such as those that open and close a message.
+    /// The same with special tokens, such as the tokens that open and close a message.
     pub fn transcribe(&self, tokens: &[u32]) -> String {
         match &self.kind {
             Vocabulary::Published(published) => published.transcribe(tokens),

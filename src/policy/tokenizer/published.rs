@@ -41,7 +41,7 @@ impl PartialEq for PublishedTokenizer {
 }
 
 impl PublishedTokenizer {
-    /// The tokenizer in `files`, which lie in `folder`, and the tokens that end an answer; the error says in which file.
+    /// The tokenizer in `files`, which lie in `folder`, and the tokens that end an answer; the error names the file.
     pub fn new(
         files: &BTreeMap<String, String>,
         config: &Value,
@@ -140,8 +140,8 @@ impl PublishedTokenizer {
         }
     }
 
-    /// The tokens that follow the answer at `answer` among the messages, up to the opening of the next one; none where the template writes what
-    /// stands before in another way once more follows.
+    /// The tokens that follow the answer at `answer` among the messages, up to the opening of the next one; none where the template writes
+    /// earlier messages differently when more follow.
     pub fn going_on(&self, messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>, PolicyError> {
         let Some(template) = &self.template else {
             let texts: String = messages[answer + 1..].iter().map(content).collect();

@@ -32,7 +32,7 @@ enum Silence {
     Late,
     /// The connection has ended, or the trainer.
     Ended,
-    /// What came is none.
+    /// The message is invalid.
     Malformed(String),
     /// What the trainer says of it.
     Said(String),
@@ -71,7 +71,7 @@ impl Connection {
     /// The answer to a request that has a `payload`; the answer has one of `bytes`.
     ///
     /// # Errors
-    /// [`ModelFault::Trainer`] with what happened and the last lines of the trainer.
+    /// [`ModelFault::Trainer`] with the cause and the last lines of the trainer.
     pub fn ask(&mut self, mut request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>), PolicyError> {
         let name = request["request"].as_str().unwrap_or_default().to_owned();
         request["bytes"] = payload.len().into();

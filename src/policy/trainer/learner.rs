@@ -95,7 +95,7 @@ impl TrainerWeights<'_> {
     }
 }
 
-/// A pass as a trainer is told of it: the sequences, and the tokens that are chosen in them.
+/// A pass as it is sent to a trainer: the sequences, and the tokens that are chosen in them.
 fn request(pass: &Pass, rows: &[TrainingRow], targets: &[Target]) -> (serde_json::Value, Vec<u8>) {
     let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
     let mut sequences: Vec<Vec<u32>> = Vec::new();

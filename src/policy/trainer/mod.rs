@@ -105,7 +105,7 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, P
     Ok(match () {
         () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
-        () if load.act.asks() => Some(("act", "what acts is what the trainer computes: leave `act` out")),
+        () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
         () if checkpoint::gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
         () if adapter::is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
             Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
@@ -331,7 +331,7 @@ fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) 
         Err(error) => return Err(error),
     };
     if stored.values() {
-        // Its head is learnt on from what it is.
+        // Its head is learnt on from its present values.
         return Ok(false);
     }
     let head = critic.then(|| stored.architecture.sizes().width);

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 pub const PYTHON: &str = "FLOW_TRAIN_PYTHON";
 /// What `make train-env` makes.
 const INSTALLED: &str = ".flow/train/bin/python";
-/// The variable with the secret that whoever connects gives.
+/// The variable with the secret that a client must send.
 pub const SECRET: &str = "FLOW_TRAIN_SECRET";
 /// How many of the last lines are kept, and how many an error quotes.
 const KEPT: usize = 200;
 const QUOTED: usize = 8;
-/// How long a trainer may take to end by itself once it is told to.
+/// How long a trainer may take to end by itself after it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The Python of a trainer: the one that the environment names, or the installed one.
@@ -48,7 +48,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts so many ranks, the first of which connects to `address`.
+    /// Starts this many ranks. The first one connects to `address`.
     ///
     /// # Errors
     /// If there is no Python for it, or it can't be started.
@@ -97,7 +97,7 @@ impl Processes {
         self.kill();
     }
 
-    /// Ends all of it at once: torchrun, and the ranks, each of which it has put into a session of its own.
+    /// Ends all of it at once: torchrun, and the ranks, each in a session of its own.
     pub fn kill(&mut self) {
         if self.ended().is_some() {
             return;
@@ -135,7 +135,7 @@ fn boxed(stream: impl Read + Send + 'static) -> Box<dyn Read + Send> {
 fn keep(stream: impl Read, lines: &Mutex<VecDeque<String>>) {
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
-    // A line of any length, of which the beginning is kept.
+    // A line of any length; its beginning is kept.
     while matches!(io::Read::by_ref(&mut stream).take(1 << 16).read_until(b'\n', &mut line), Ok(read) if read > 0) {
         let text: String = String::from_utf8_lossy(&line).trim_end().chars().take(400).collect();
         line.clear();

@@ -1,4 +1,4 @@
-//! The rows of one update with what every pass over them needs, fixed before the first step.
+//! The rows of one update with the data of every pass, fixed before the first step.
 //!
 //! The mask of EMPO2 (section 4.2) is decided here where `mask_from: start` asks for it, as in the released code (`low_prob_token_masking`: a row
 //! with a log-probability below -5): by the weights at the start, and a masked token takes no part at all. By the paper's Eq. 2
@@ -25,7 +25,7 @@ pub struct UpdateBatch<'a> {
     pub part: Vec<Vec<bool>>,
     /// For each row the log-probabilities of its tokens under the weights that the update starts from, where the settings ask for them.
     pub start: Option<Vec<Vec<f32>>>,
-    /// For each row and token whether it is one of those that covary most; empty where the surrogate doesn't ask.
+    /// For each row and token whether it is among the tokens that covary most; empty where the surrogate doesn't ask.
     pub covary: Vec<Vec<bool>>,
 }
 

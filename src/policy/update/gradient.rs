@@ -24,7 +24,7 @@ pub struct PassResult {
     pub loss: Vec<f32>,
     /// Its divergence.
     pub kl: Vec<f32>,
-    /// The entropy of what it was drawn from.
+    /// The entropy of the distribution it was drawn from.
     pub entropy: Vec<f32>,
     /// 1 where the clipped branch decided, else 0.
     pub clipped: Vec<f32>,
@@ -44,7 +44,7 @@ struct Lane {
 
 impl WireFormat for Lane {
     fn write(&self, to: &mut Vec<u8>) {
-        // Millions of numbers, so they go as they lie in memory; an empty sum is none, since every model has parameters.
+        // Millions of numbers, so they go as they lie in memory; an empty message means no sum, since every model has parameters.
         let sum = self.sum.as_ref().map(|sum| sum.to_device(Device::Cpu).contiguous());
         let count = sum.as_ref().map_or(0, Tensor::numel);
         to.extend((count as u64).to_le_bytes());

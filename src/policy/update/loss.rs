@@ -37,7 +37,8 @@ pub fn sequence_ratio(new: &Tensor, old: &Tensor, rows: &Rows) -> Tensor {
     rows.mean(&(new - old)).clamp(-LOG_RATIO, LOG_RATIO).exp()
 }
 
-/// min(exp(clamp(start - acted)), truncate): how much likelier the weights that the update starts from make a token than those that acted.
+/// min(exp(clamp(start - acted)), truncate): how much likelier a token is by the weights at the update's start than by the weights that
+/// acted.
 pub fn importance(start: &Tensor, acted: &Tensor, truncate: f64) -> Tensor {
     ratio(start, acted).clamp_max(truncate)
 }

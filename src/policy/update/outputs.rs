@@ -6,7 +6,7 @@ use tch::Tensor;
 pub struct TokenOutputs {
     /// Their log-probabilities, or a critic's values: gradients can be taken of them.
     pub logprobs: Tensor,
-    /// The entropy of what each was drawn from, in nats; without gradient unless `bend` is there.
+    /// The entropy of the distribution of each, in nats; without gradient unless `bend` is there.
     pub entropy: Tensor,
     /// The norm of the gradient of its log-probability by the logits that it was drawn from: sqrt((1 - p)^2 + the sum of the others' squared
     /// probabilities) / temperature; of a value, 1. Without gradient.
@@ -22,7 +22,7 @@ impl TokenOutputs {
         TokenOutputs { entropy: values.zeros_like().detach(), slope: values.ones_like().detach(), logprobs: values, bend: None }
     }
 
-    /// Of figures that were computed elsewhere than by libtorch: leaves, of which gradients can be taken where the pass `learns`.
+    /// Of figures that were computed elsewhere than by libtorch: leaves, whose gradients can be taken where the pass `learns`.
     pub fn from_figures(
         logprobs: &[f32],
         entropy: &[f32],
@@ -38,7 +38,7 @@ impl TokenOutputs {
         }
     }
 
-    /// The gradients of `loss` by what gradients can be taken of.
+    /// The gradients of `loss` by its differentiable inputs.
     pub fn gradients(&self, loss: &Tensor) -> Vec<Tensor> {
         Tensor::run_backward(&[loss], &self.differentiable(), false, false)
     }
@@ -67,8 +67,8 @@ impl TokenOutputs {
     }
 }
 
-/// Of each row of `logits` `[choices, vocabulary]` what its token of `target` is at the row's temperature, among those that `mask`, which is
-/// added, leaves; with `bends` gradients can be taken of the entropy as well.
+/// Of each row of `logits` `[choices, vocabulary]` what its token of `target` is at the row's temperature, among the tokens that `mask`
+/// (added to the logits) leaves; with `bends` gradients can be taken of the entropy as well.
 pub fn chosen(mut logits: Tensor, target: &Tensor, temperatures: &[f32], mask: Option<Tensor>, bends: bool) -> TokenOutputs {
     if temperatures.iter().any(|&temperature| temperature != 1.0) {
         logits = tempered(&logits, temperatures);

@@ -31,7 +31,7 @@ pub trait Peers: Send + Sync {
 pub trait WireFormat: Sized {
     /// Appends it to a message.
     fn write(&self, to: &mut Vec<u8>);
-    /// Takes what was written off the front of a message; nothing if it isn't that.
+    /// Parses a written value off the front of a message; nothing if it isn't one.
     fn read(from: &mut &[u8]) -> Option<Self>;
 }
 

@@ -95,7 +95,7 @@ impl<'a> TrainingRow<'a> {
         chosen
     }
 
-    /// What has to be read: up to the place before the last choice.
+    /// The tokens to read: up to the place before the last choice.
     pub fn sequence(&self) -> Vec<u32> {
         let until = self.choices.last().map_or(0, |choice| choice.index);
         self.example.prompt.iter().chain(&self.example.response[..until]).copied().collect()
@@ -138,7 +138,7 @@ pub struct Pass {
 
 /// The passes over some rows.
 pub struct Passes {
-    /// In the order in which their gradients are summed.
+    /// In the order of the gradients' sum.
     pub passes: Vec<Pass>,
     /// How many different tokens they read together: tokens that follow the same ones are one.
     pub distinct: usize,
@@ -160,7 +160,7 @@ impl PassLimits {
     }
 }
 
-/// The passes over the rows called `which`, each of which holds at most `most`. Sequences lie in order, so that those that begin alike
+/// The passes over the rows called `which`. Each holds at most `most`. Sequences lie in order, so that sequences with a common beginning
 /// share a pass.
 pub fn passes(rows: &[TrainingRow], which: &[usize], most: PassLimits, cut: Cut) -> Passes {
     let mut unique: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
@@ -245,7 +245,7 @@ impl Pass {
         self.rows.iter().map(|&row| rows[row].len()).sum()
     }
 
-    /// Those that were chosen, in the order of the rows, at `temperature` or each row at its own.
+    /// The chosen tokens' log-probabilities, in the order of the rows, at `temperature` or each row at its own.
     pub fn targets<'r>(&self, rows: &'r [TrainingRow], temperature: Option<f32>) -> Vec<Target<'r>> {
         let (mut targets, mut before) = (Vec::new(), 0);
         for &row in &self.rows {

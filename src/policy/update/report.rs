@@ -1,6 +1,6 @@
 //! What an update reports of itself and of each row that it was given.
 
-/// What an update did. Means over tokens are over those that took part.
+/// What an update did. Means over tokens are over the tokens that took part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpdateReport {
     /// The version of the weights that it made; the one there was where no row was left to learn from.
@@ -25,7 +25,7 @@ pub struct UpdateReport {
     pub tokens: usize,
     /// Places that the passes of the optimiser steps went over, padding among them; those of a reference aren't counted again.
     pub computed: usize,
-    /// Different tokens in the sequences of each optimiser step, summed over the steps: what would have been enough.
+    /// Different tokens in the sequences of each optimiser step, summed over the steps: the least necessary number.
     pub distinct: usize,
     /// One a row, in the rows' order.
     pub rows: Vec<RowReport>,
@@ -39,7 +39,7 @@ pub struct UpdateReport {
 pub struct TokenFigures {
     /// The ratio that is clipped.
     pub ratios: Vec<f32>,
-    /// The entropy of what the token was drawn from, under the weights being trained, in nats.
+    /// The entropy of the distribution that the token was drawn from, under the weights being trained, in nats.
     pub entropies: Vec<f32>,
     /// As [`RowReport::logit_grad`], of the token alone: the row's is the root of the sum of their squares.
     pub grads: Vec<f32>,

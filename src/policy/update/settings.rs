@@ -1,4 +1,4 @@
-//! What a pipeline can say about updates. A setting is a field here, with its default, and what reads it: nothing else lists them.
+//! What a pipeline can say about updates. A setting is a field here, with its default and its reader: nothing else lists them.
 
 use crate::policy::UpdateFault;
 use schemars::JsonSchema;
@@ -28,7 +28,7 @@ pub enum Objective {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KlKind {
-    /// d: in a loss its gradient is 0 on average, so that it holds nothing back; for what is reported.
+    /// d. Its expected gradient is zero, so it does not restrain the policy; use it for reporting.
     K1,
     /// d^2 / 2
     K2,
@@ -91,7 +91,7 @@ pub enum TrustRegion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RatioDenominator {
-    /// Those that the policy recorded when it acted (PPO).
+    /// The log-probabilities that the policy recorded when it acted (PPO).
     #[default]
     Recorded,
     /// Those under the weights that the update starts from. Each token is then weighted by how much likelier these weights make it than
@@ -113,8 +113,8 @@ pub enum Aggregation {
     SeqMeanTokenMean,
     /// Sum over a response's tokens, mean over rows, divided by a constant (`norm`): Dr.GRPO.
     SeqMeanTokenSumNorm,
-    /// Mean over all tokens of a trajectory's responses, mean over trajectories: 1/G sum of 1/|a_i| (EAPO, Eq. 2). A trajectory is an attempt,
-    /// and of it what stands in the optimiser step.
+    /// Mean over all tokens of a trajectory's responses, mean over trajectories: 1/G sum of 1/|a_i| (EAPO, Eq. 2). A trajectory is an
+    /// attempt: those of its rows that are in the optimiser step.
     TrajectoryMeanTokenMean,
     /// Sum over a response's tokens, mean over a trajectory's turns, mean over trajectories: 1/G sum of 1/T (SLEA-RL, Eq. 7, where a step is
     /// a turn).
@@ -140,7 +140,7 @@ pub enum MaskFrom {
     /// paper, Eq. 2).
     #[default]
     Current,
-    /// By those that the update starts from, and out of everything: the loss, the divergence, any mean (the released code).
+    /// By the log-probabilities at the update's start, and out of everything: the loss, the divergence, any mean (the released code).
     Start,
 }
 
@@ -152,11 +152,11 @@ pub enum CountedTokens {
     /// All, forced ones too: they make every mean over tokens smaller and GSPO's length longer.
     #[default]
     All,
-    /// Those that were chosen.
+    /// Tokens that were chosen among several.
     Chosen,
 }
 
-/// What becomes of the rows that don't fill a minibatch.
+/// How rows are treated that don't fill a minibatch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Remainder {
@@ -228,7 +228,7 @@ fn only_where_read() -> Value {
 #[serde(default)]
 #[schemars(extend("allOf" = only_where_read()))]
 pub struct UpdateSettings {
-    /// What is optimised.
+    /// The objective.
     pub objective: Objective,
     /// Learning rate of AdamW.
     #[schemars(range(min = 0.0))]
@@ -267,10 +267,10 @@ pub struct UpdateSettings {
     /// The weight of |log ratio| of those tokens; 1 in the paper.
     #[schemars(range(min = 0.0))]
     pub covary_kl: f64,
-    /// What is clipped: each token's ratio, or one ratio a row.
+    /// The ratio that is clipped: each token's, or one a row.
     pub ratio: RatioKind,
-    /// What a ratio divides by: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out: recorded ones,
-    /// and recomputed ones where what acted was rounded and what learns isn't (`act: int8` of a model).
+    /// The denominator of a ratio: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out:
+    /// recorded ones, and recomputed ones where the acting weights are rounded and the learning ones aren't (`act: int8` of a model).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<RatioDenominator>,
     /// The most that such an importance weight may be; 2 as in released code (SkyRL's scripts, verl's documentation).
@@ -285,9 +285,9 @@ pub struct UpdateSettings {
     /// OpenAI Baselines: the clip of the ratio, 0.2; verl: 0.5.
     #[schemars(range(min = 0.0))]
     pub value_clip: f64,
-    /// A critic learns this expectile of what it should have expected of a state, in place of the mean: above 0.5 it goes towards the best of
-    /// what was seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was written, the
-    /// value before the last token of a response, it learns the mean whatever stands here.
+    /// A critic learns this expectile of its targets in a state, in place of the mean: above 0.5 it goes towards the best return seen there
+    /// (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was written, the value before the
+    /// last token of a response, it learns the mean whatever stands here.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
     /// By `objective: reinforce`, the weight of the advantage. EAPO's paper names beta without a number; its released code has 1 for it and
@@ -318,14 +318,14 @@ pub struct UpdateSettings {
     pub epochs: usize,
     /// Rows of one optimiser step, drawn without replacement; 0 takes all rows in one step.
     pub minibatch: usize,
-    /// What becomes of the rows that don't fill a minibatch: kept as a smaller one, or dropped with the reason `remainder`.
+    /// How rows are treated that don't fill a minibatch: kept as a smaller one, or dropped with the reason `remainder`.
     pub remainder: Remainder,
-    /// A response token whose probability is below this is masked: EMPO2, section 4.2. By which weights, and out of what, says `mask_from`. A
-    /// row that is left without a token to learn has the reason `masked_low_probability`.
+    /// A response token whose probability is below this is masked: EMPO2, section 4.2. `mask_from` sets the weights and the sums. A row
+    /// that is left without a token to learn has the reason `masked_low_probability`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub mask_below: Option<f64>,
-    /// What such a token masks: itself, or its row.
+    /// The part that such a token masks: itself, or its row.
     pub mask_unit: MaskUnit,
     /// By which weights a token is improbable, and what it is left out of.
     pub mask_from: MaskFrom,
@@ -334,14 +334,14 @@ pub struct UpdateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub mask_drift: Option<f64>,
-    /// Which response tokens take part (in the loss, the KL term, any mean): all, or those that were chosen among several. By `chosen` a row
-    /// in which nothing was has the reason `forced`.
+    /// Which response tokens take part (in the loss, the KL term, any mean): all, or tokens that were chosen among several. By `chosen` a
+    /// row without a choice has the reason `forced`.
     pub tokens: CountedTokens,
     /// Rows of one forward pass: bounds memory and moves the result by rounding only.
     #[schemars(range(min = 1))]
     pub micro_batch: usize,
-    /// Tokens of one forward pass, those that its rows begin with in common counted once: a step's gradient is added up over as many passes
-    /// as that makes. A row that is longer is a pass of its own.
+    /// Tokens of one forward pass, common beginnings of its rows counted once: a step's gradient is added up over as many passes as that
+    /// makes. A row that is longer is a pass of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub micro_tokens: Option<usize>,
@@ -359,8 +359,8 @@ pub struct UpdateSettings {
     /// Other weight decays, by a part of parameters' names: `{ embed_tokens: 0, lora_B: 0.1 }`; the longest part that fits counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weight_decay_of: BTreeMap<String, f64>,
-    /// What the logits are divided by, in place of the temperature that each row was drawn at (column `temperature`). When left out: that one;
-    /// 1 for rows without it, as in old logs, and where `sft` imitates.
+    /// The temperature of the logits, in place of the temperature that each row was drawn at (column `temperature`). When left out: that
+    /// one; 1 for rows without it, as in old logs, and where `sft` imitates.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub temperature: Option<f32>,

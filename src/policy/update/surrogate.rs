@@ -8,9 +8,9 @@ use tch::{Kind, Tensor};
 pub struct SurrogateInput<'a> {
     /// The log-probabilities under the weights that learn.
     pub new: &'a Tensor,
-    /// Those that the ratio divides by.
+    /// The ratio's denominator.
     pub old: &'a Tensor,
-    /// Those that were recorded by the policy that acted.
+    /// Log-probabilities recorded by the policy that acted.
     pub acted: &'a Tensor,
     /// The ratio of the two, of a token or of its row.
     pub ratio: &'a Tensor,
@@ -103,8 +103,8 @@ fn kl_cov(tokens: &SurrogateInput, weight: f64) -> (Tensor, Tensor) {
     (apart - tokens.ratio * tokens.advantage, tokens.covary.detach())
 }
 
-/// Which of some tokens covary most: the share `most` of those that take part, at least one, by (log p - mean) (A - mean), of equal ones the first.
-/// A list a row.
+/// Which of some tokens covary most: the share `most` of the tokens that take part, at least one, by (log p - mean) (A - mean), of equal
+/// ones the first. A list a row.
 pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>], most: f64) -> Vec<Vec<bool>> {
     let all: Vec<(usize, usize)> =
         (0..part.len()).flat_map(|row| (0..part[row].len()).map(move |i| (row, i))).filter(|(row, i)| part[*row][*i]).collect();

@@ -22,7 +22,7 @@ pub struct Terms {
     pub ratio: Tensor,
     /// Whether the policy's term of the token is masked by the weights of this step, where something masks by them.
     pub masked: Option<Tensor>,
-    /// What the net found, of which the loss is made.
+    /// The net's results, from which the loss is computed.
     pub outputs: TokenOutputs,
 }
 
@@ -30,9 +30,9 @@ pub struct Terms {
 pub struct PassTokens<'a> {
     /// The update's rows.
     pub batch: &'a UpdateBatch<'a>,
-    /// Which of them, and in which order.
+    /// Which of them, and their order.
     pub pass: &'a Pass,
-    /// What was computed of them.
+    /// Their computed figures.
     pub outputs: &'a TokenOutputs,
     /// Where it lies.
     pub device: Device,

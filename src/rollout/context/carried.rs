@@ -1,5 +1,4 @@
-//! Text that an agent wrote for itself in the previous turn, as a source of context (EAPO, section 4: what to explore, and what was found
-//! out).
+//! Text that an agent wrote for itself in the previous turn, as a source of context (EAPO, section 4: plans of exploration, and findings).
 
 use super::{ContextSource, Moment, Passage, PassageSlot};
 use crate::policy::{PolicyError, Tokenizer};

@@ -62,7 +62,7 @@ impl MemoryRecall {
 
     /// The same, read by clusters of observations.
     pub fn observing(self, clusters: Option<ObservationClusters>) -> MemoryRecall {
-        // What stands in every prompt of an episode was found for its first turn alone, and what another cluster has is a control.
+        // Entries in every prompt of an episode were found for its first turn alone, and what another cluster has is a control.
         let MemorySettings { link, at, whose, .. } = self.settings;
         let link = link && at == RecallTime::Turn && whose == NotesOwner::Own;
         MemoryRecall { observed: clusters.map(|clusters| ClusterPools::new(clusters, link)), ..self }
@@ -213,7 +213,7 @@ pub fn rows(changes: &[Change]) -> Vec<Vec<RecordBatch>> {
 
 #[cfg(test)]
 impl MemoryRecall {
-    /// An entry of task `t` that is told in turn so many: id 1 and up.
+    /// An entry of task `t` that is retrieved in turn so many: id 1 and up.
     pub fn sample(turn: u32, key: &str, words: &str) -> Change {
         use crate::row::Name;
         let source = Name { iteration: 0, task: "t".into(), sample: turn, attempt: 0, turn, phase: "reflect".into() };

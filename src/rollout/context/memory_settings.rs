@@ -21,12 +21,12 @@ pub struct MemorySettings {
     /// When entries are retrieved.
     #[serde(default)]
     pub at: RecallTime,
-    /// What the keys of entries are compared with.
+    /// The query that keys of entries are compared with.
     #[serde(default)]
     pub of: RecallKey,
-    /// Whose entries are retrieved. In a memory with a bucket a task: those of the task and those for all, or those of the next other task that
-    /// has some, whatever their keys. In a memory by cluster: those of the observation's cluster; where it has none, or there is no such
-    /// cluster, those of all buckets by similarity (SLEA-RL).
+    /// The entries to retrieve. In a memory with a bucket a task: entries stored for this task or for all tasks, or entries of the next
+    /// other task that has some, whatever their keys. In a memory by cluster: entries of the observation's cluster; if it has none, or
+    /// there is no such cluster, entries of all buckets by similarity (SLEA-RL).
     #[serde(default)]
     pub whose: NotesOwner,
     /// The clusters of observations: the name of their port, from a `cluster` node. Retrieved are
@@ -86,7 +86,7 @@ pub enum RecallTime {
     Episode,
 }
 
-/// What the keys of entries are compared with.
+/// The query that keys of entries are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecallKey {

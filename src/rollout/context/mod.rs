@@ -70,7 +70,7 @@ pub trait Declared {
     fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>>;
 }
 
-/// Looks up what comes by a node's ports.
+/// Looks up the inputs of a node's ports.
 pub trait MemoryPorts {
     /// The embedder of the keys of the memory at this port, and its clusters; none where the port isn't connected.
     fn memory(&self, port: &str) -> Option<(Pointer, Option<Clusters>)>;
@@ -86,7 +86,7 @@ pub trait ContextSource: Send + Sync {
         Vec::new()
     }
 
-    /// Begins an iteration: applies what came by each of its ports, and makes by `seed` the draws that are made once an iteration.
+    /// Begins an iteration: applies the rows of each of its ports, and makes by `seed` the draws that are made once an iteration.
     ///
     /// # Errors
     /// If the rows aren't those of its ports, or an encoder can't answer.

@@ -1,4 +1,4 @@
-//! Notes as a source of context: what an attempt is told of those before it (LaMer, sections 4 and 6.2: the inter-episode memory).
+//! Notes as a source of context: an attempt reads notes on earlier ones (LaMer, sections 4 and 6.2: the inter-episode memory).
 
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use crate::policy::{PolicyError, Tokenizer};
@@ -7,14 +7,14 @@ use crate::rollout::notes::Unwritten;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How an agent is told of the attempts before.
+/// How an agent's prompt shows the attempts before.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotesSettings {
-    /// Whose notes: its own, or, as a control, those of another task's trial, which goes on as well. Then attempts wait for one another, and one
-    /// process plays them all.
+    /// The notes' task: its own, or, as a control, the notes of another task's trial that also goes on. Then attempts wait for one another,
+    /// and one process plays them all.
     pub notes: NotesOwner,
-    /// What the prompts of later attempts contain about one without a reflection.
+    /// The parts of an attempt without a reflection in the prompts of later ones.
     #[serde(default)]
     pub keep: Unwritten,
     /// The most tokens of all notes together, where there is no reflection; the oldest note is dropped first.

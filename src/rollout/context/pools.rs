@@ -1,7 +1,7 @@
 //! Which entries of a memory belong to which cluster of observations (SLEA-RL, section 3.2: each cluster "stores associated experience pools").
 //!
-//! An entry belongs to the cluster that its key is of, and to every cluster that it was linked to: where a cluster had no entries, those that
-//! its turns were given by similarity.
+//! An entry belongs to the cluster that its key is of, and to every cluster that it was linked to: where a cluster had no entries, the
+//! entries that its turns were given by similarity.
 
 use crate::memory::Change;
 use crate::policy::PolicyError;
@@ -33,8 +33,8 @@ impl ClusterPools {
         ClusterPools { clusters, link, pools: BTreeMap::new(), homes: BTreeMap::new(), pending: BTreeMap::new() }
     }
 
-    /// Takes up the clusters that these rows founded, what came into the memory and what left it, and then the links that the rows made.
-    /// `changes` are in their order.
+    /// Takes up the clusters that these rows founded, the memory's changes, and then the links that the rows made. `changes` are in their
+    /// order.
     pub fn begin(&mut self, changes: &[Change], rows: &[RecordBatch]) -> Result<(), RolloutError> {
         self.clusters.take_up(rows)?;
         // What left and came at once has got another score, and stays where it is.

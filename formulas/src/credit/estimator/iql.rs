@@ -3,8 +3,8 @@
 //!
 //! What should have been expected of an action is its reward and what the next state promises (Eq. 6); of a state, what the action that was
 //! taken there promises. For that one an expectile is asked (`expectile` of the objective `value`, Eq. 5), so that V goes towards the best of the
-//! actions that were taken. The released code has two networks, and a slow copy of one for what V learns; here one has both, and the values that
-//! stand in the rows are those of the iteration's beginning.
+//! actions that were taken. The released code has two networks, and a slow copy of one as V's target; here one has both, and the values
+//! that stand in the rows are those of the iteration's beginning.
 
 use super::{gae, Estimator};
 use std::ops::Range;

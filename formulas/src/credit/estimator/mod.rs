@@ -122,7 +122,7 @@ table! {
     /// The same from token to token, from the column `token_values` (PPO as language models are trained with it). Also makes `token_advantages`
     /// and `token_targets`.
     TokenGae => token_gae,
-    /// What implicit Q-learning has each token's value compared with, from the column `token_values` (Kostrikov et al. 2022; Retrospex). Also
+    /// The target of each token's value in implicit Q-learning, from the column `token_values` (Kostrikov et al. 2022; Retrospex). Also
     /// makes `token_advantages` and `token_targets`.
     Iql => iql,
     /// The discounted sum of the rewards from this token on: the turn's with its last token, and those of the column `token_rewards`, such as a

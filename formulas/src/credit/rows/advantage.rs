@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let estimator = with.of.estimator();
-    // Rows of an older log don't say what was cut.
+    // Rows of an older log don't name cuts.
     let truncated = if view.has("truncated") { &["truncated"][..] } else { &[] };
     let rows = view.read(&[&["task", "sample", "attempt", "phase", "reward", "valid"], truncated, estimator.needs].concat())?;
     let cut: Vec<bool> = row::texts(&rows, "truncated").map_or(vec![], |texts| texts.iter().map(|text| text != Some("")).collect());

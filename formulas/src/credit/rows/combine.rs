@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is added up for a row.
+/// The terms of a row's sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Over {
@@ -20,8 +20,8 @@ pub enum Over {
     Used,
 }
 
-/// The first input's batches with the weighted sum of all inputs' advantages as `advantage`, or by [`Over::Used`] the weighted mean of those that
-/// use the row, and in `used` the first reason against a row. As many weights as inputs; whole rows of each.
+/// The first input's batches with the weighted sum of all inputs' advantages as `advantage`, or by [`Over::Used`] the weighted mean over
+/// inputs that use the row, and in `used` the first reason against a row. As many weights as inputs; whole rows of each.
 pub fn combine(inputs: &[Vec<RecordBatch>], weights: &[f32], over: Over) -> Result<Vec<RecordBatch>, JoinError> {
     let views = inputs.iter().map(|batches| View::sorted(batches)).collect::<Result<Vec<_>, _>>()?;
     let views: Vec<View> = views.into_iter().flatten().collect();

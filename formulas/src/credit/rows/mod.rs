@@ -1,5 +1,5 @@
 //! Credit on rows as they flow: which columns are read, what is made of them by the pure functions beside this folder, and what columns
-//! are added. Operators call these and so do the benchmarks: what is measured is what runs.
+//! are added. Operators call these and so do the benchmarks: the measured code is the running code.
 //!
 //! Every function takes the batches that a stage got and gives them back, as they came, with further columns: nothing else is copied.
 

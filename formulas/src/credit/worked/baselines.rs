@@ -3,8 +3,8 @@
 use super::*;
 use crate::credit::{Baseline, Ema, Equal, Singleton};
 
-/// Returns 1, 4, 2, 2: the best is 2 better than the second best, and nobody else has an advantage. By verl's grpo_passk it is divided by the
-/// deviation, sqrt(4.75 / 3) = 1.258306: 1.589437.
+/// Returns 1, 4, 2, 2: the best is 2 better than the second best, and no other row has an advantage. By verl's grpo_passk it is divided by
+/// the deviation, sqrt(4.75 / 3) = 1.258306: 1.589437.
 #[test]
 fn the_best_less_the_second_best() {
     let by = |scale| AdvantageSettings { baseline: Baseline::SecondBest, scale, ..Default::default() };
@@ -33,7 +33,7 @@ fn a_running_mean_over_iterations() {
     close(&before.advantage, &[0.5, 2.5]);
     close(&before.running, &[0.65; 2]);
     close(&of(&[1.0, 3.0], &[], &by(Ema::After)).advantage, &[0.35, 2.35]);
-    // What is equal within its group, or alone in it, is still compared with what was.
+    // A row that is equal within its group, or alone in it, is still compared with the running mean.
     close(&of(&[1.0, 1.0], &[], &AdvantageSettings { equal: Equal::Keep, ..by(Ema::Before) }).advantage, &[0.5; 2]);
     close(&of(&[1.0], &[], &by(Ema::Before)).advantage, &[0.5]);
     // A group of rows that were dropped leaves the mean as it was, and the first mean is 0.

@@ -89,7 +89,7 @@ fn grpo_and_rloo_compare_all_rows_of_the_task() {
     close(&grpo.advantage, &expected.map(|a| a / 2.647523));
 }
 
-/// Eight samples that all win at once, in three turns. By what each attempt earned they are equal; by the return across attempts their
+/// Eight samples that all win at once, in three turns. By the return of each attempt they are equal; by the return across attempts their
 /// first turns would be worse than their last ones: 9.025, 9.5 and 10 have mean 9.508333 and, each eight times, deviation 0.406648.
 #[test]
 fn samples_that_all_win_at_once_are_equal_by_their_episodes() {
@@ -183,7 +183,7 @@ proptest! {
         }
     }
 
-    /// The released pass: a turn's later attempts are gamma^(turns left) of what the paper says.
+    /// The released pass: a turn's later attempts are gamma^(turns left) times the paper's value.
     #[test]
     fn the_boundaries_differ_by_the_turns_left(trials in trials(), gamma in 0.0..=1.0f64, gamma_attempt in 0.0..=1.0f64) {
         let settings = |boundary, gamma_attempt| AdvantageSettings { gamma, gamma_attempt, ..across(boundary) };

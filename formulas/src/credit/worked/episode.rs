@@ -108,7 +108,7 @@ fn a_row_alone() {
     assert_eq!(texts(&drop.used), ["singleton", "singleton", "yes", "yes"]);
     let reinforce = AdvantageSettings { baseline: Baseline::None, scale: Scale::None, singleton: Singleton::Drop, ..Default::default() };
     let result = of_group(&[3.0], &reinforce);
-    assert_eq!((result.advantage[0], result.used[0]), (3.0, RowStatus::Yes), "nothing is compared, so nobody is missed");
+    assert_eq!((result.advantage[0], result.used[0]), (3.0, RowStatus::Yes), "nothing is compared, so no row is missing");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn an_invalid_action_costs() {
     close(&TwoTrajectories::advantages(&valid, &[7; 5], &settings).baseline, &[14.0 / 3.0; 5]);
 }
 
-/// Eight losses of 15 turns at -0.1, one of which rounds to -1.5000001; a win of 11 beside seven of 10.999999: rounding tells nothing.
+/// Eight losses of 15 turns at -0.1, where one sum rounds to -1.5000001; a win of 11 beside seven of 10.999999: rounding tells nothing.
 #[test]
 fn rounding_is_no_advantage() {
     let losses = [-1.5f32, -1.5, -1.5, -1.5000001, -1.5, -1.5, -1.5, -1.5].map(f64::from);

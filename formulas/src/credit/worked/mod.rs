@@ -1,5 +1,5 @@
-//! The numbers worked out by hand, and what must hold for any rows. A file each for what compares trajectories, turns
-//! and whole batches, and for what goes across attempts.
+//! The numbers worked out by hand, and properties that hold for any rows. One file each for comparisons of trajectories, of turns and of
+//! whole batches, and for credit across attempts.
 
 mod baselines;
 mod batch;

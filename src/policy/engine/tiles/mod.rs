@@ -10,8 +10,8 @@
 //! token: in a long row, whose pages the processor's caches don't hold, that took longer than the arithmetic.
 //!
 //! A row of a tile is one head of queries of one token. What a row sums goes through the places in their order, whichever rows are looked at beside
-//! it; what a page sums goes through the tokens from the last to the first, and through the heads of each. Rows are numbered like that, so those
-//! that see anything of a page are always the first ones.
+//! it; what a page sums goes through the tokens from the last to the first, and through the heads of each. Rows are numbered like that, so
+//! rows that see anything of a page are always the first ones.
 
 mod panels;
 mod rows;

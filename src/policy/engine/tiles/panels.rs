@@ -71,7 +71,7 @@ pub fn pack_rows<V: Vector>(rows: &[f32], head: usize, panels: &mut Vec<f32>) {
     each_panel!(rows.len() / head, row, pack::<MANY>(rows, head, row, panels), pack::<FEW>(rows, head, row, panels));
 }
 
-/// Adds to `C` lanes, from number `from` on, of the sums of the `R` rows from `row` on the values of pages, of which `first` is the first, each
+/// Adds to `C` lanes, from number `from` on, of the sums of the `R` rows from `row` on the values of the pages from `first` on, each
 /// weighed by its number in `p`. With `PART` a row may see less than a page.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]

@@ -23,7 +23,7 @@ pub struct GgufTensor {
     pub at: u64,
 }
 
-/// A file that is being read; nothing is longer than what is left of it.
+/// A file that is being read; no length in it exceeds the rest of the file.
 struct Reader {
     file: BufReader<File>,
     at: u64,
@@ -94,7 +94,7 @@ impl Reader {
     }
 }
 
-/// The metadata of the file at `path`, and its tensors under ggml's names, each of which lies within the file.
+/// The metadata of the file at `path`, and its tensors under ggml's names. Each lies within the file.
 pub fn read(path: &Path) -> Result<(Metadata, Vec<(String, GgufTensor)>), PolicyError> {
     let io = |e: std::io::Error| PolicyError::file(path, e);
     let file = files::open(path).map_err(io)?;
