@@ -439,7 +439,7 @@ impl Act {
         *self == Act::Auto
     }
 
-    /// Whether it asks for other matrices than those that learn.
+    /// Whether it asks for matrices other than the learning model's.
     pub fn asks(self) -> bool {
         matches!(self, Act::Int8 | Act::F32)
     }

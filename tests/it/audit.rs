@@ -159,6 +159,24 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
     assert!(longer.contains("10 turns are left"), "{longer}");
 }
 
+/// A replay's turns were played by the run that it replays: the same turns are worth the same there, whatever they are credited with.
+#[test]
+fn a_replay_is_audited_with_the_weights_that_played() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, replay) = (trained(folder.path(), DOORS), folder.path().join("replay"));
+    let set = ["--set", "nodes.advantage.with.baseline=leave_one_out", "--set", "nodes.update.with.lr=3.0e-2"];
+    done(flow().arg("replay").arg(&run).args(set).arg("--out").arg(&replay));
+    let settings = ["--turns", "20", "--plays", "4"];
+    [&run, &replay].into_iter().for_each(|run| drop(audit(run, &settings)));
+    let worths = |run: &Path| asked(run, "SELECT * EXCLUDE (credit) FROM audit ORDER BY ALL");
+    assert_eq!(worths(&run), worths(&replay));
+    let credits = |run: &Path| asked(run, "SELECT credit FROM audit WHERE role = 'logged' ORDER BY iteration, task, sample, turn");
+    assert_ne!(credits(&run), credits(&replay));
+    std::fs::rename(&run, folder.path().join("moved")).unwrap();
+    let gone = fails(flow().arg("audit").arg(&replay).args(settings));
+    assert!(gone.contains("the weights of the run whose rows it has"), "{gone}");
+}
+
 #[test]
 fn what_cannot_be_audited_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();

@@ -223,7 +223,7 @@ impl AuditArgs {
     /// Audits these turns, as many as the budget allows; how many are left.
     fn play(&self, source: &Source, turns: &[&Turn], ways: &[Restored], done: usize) -> Result<usize> {
         let hardware = self.machine.hardware()?;
-        let policy = models::start(&source.pipeline, hardware, &models::starts(&source.run)?)?;
+        let policy = models::start(&source.pipeline, hardware, &models::starts(&source.played)?)?;
         let policy = policy.ok_or_else(|| Error::request("the pipeline has no model"))?;
         let shared = RunState::default();
         for (_, program) in ops::programs(&source.pipeline) {

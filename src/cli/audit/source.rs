@@ -13,6 +13,8 @@ use std::path::Path;
 /// What a run is audited with.
 pub struct Source {
     pub run: Run,
+    /// The run that played its rows: another one where it is a replay.
+    pub played: Run,
     pub manifest: Manifest,
     pub pipeline: Pipeline,
     /// The logged node that has the turns.
@@ -30,18 +32,31 @@ impl Source {
     pub fn open(folder: &Path, named: Option<&str>) -> Result<Source> {
         let run = Run::open(folder)?;
         let manifest = run.manifest()?;
-        let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default()))?;
-        let played: Vec<(&Node, Play)> = pipeline
+        // A replay's rows were played by another run, with that run's weights and settings.
+        let replays = manifest.info.replays.clone();
+        let played = replays.as_ref().map_or(Ok(run.clone()), |replays| {
+            let gone = |error| Error::from(error).at(&replays.run).help("an audit of a replay needs the weights of the run whose rows it has");
+            Run::open(Path::new(&replays.run)).map_err(gone)
+        })?;
+        let theirs = played.manifest()?;
+        refuse(replays.is_some() && theirs.info.replays.is_some(), "it replays a replay: replay the run that played")?;
+        // The node here that has the rows of a node there.
+        let table = |id: &str| {
+            let own = replays.iter().flat_map(|replays| &replays.nodes).find(|(_, node)| node.as_str() == id);
+            own.map_or_else(|| id.to_owned(), |(own, _)| own.clone())
+        };
+        let pipeline = pipeline::load(&played.pipeline(), &[], &ops::replayed(Default::default()))?;
+        let played_here: Vec<(&Node, Play)> = pipeline
             .nodes
             .iter()
-            .filter(|node| pipeline.log.contains(&node.id) && named.is_none_or(|name| name == node.id))
+            .filter(|node| pipeline.log.contains(&node.id) && named.is_none_or(|name| name == table(&node.id)))
             .filter_map(|node| Some((node, node.all().find_map(ops::play)?)))
             .collect();
-        let (node, play) = match played.as_slice() {
+        let (node, play) = match played_here.as_slice() {
             [one] => one,
             [] => return Err(Error::request("no node that was logged plays with a model: name the rollout in `log` and train again")),
             several => {
-                let names: Vec<&str> = several.iter().map(|(node, _)| node.id.as_str()).collect();
+                let names: Vec<String> = several.iter().map(|(node, _)| table(&node.id)).collect();
                 return Err(Error::Request(format!("several nodes play: name one of {} by --node", names.join(", "))));
             }
         };
@@ -50,12 +65,12 @@ impl Source {
         let model = &play.agent.model;
         let settings = pipeline.models.get(model).cloned().unwrap_or_default();
         refuse(ops::remote(&settings), "a server generates for its agent, and the weights of that time aren't kept")?;
-        let all = manifest.start.iter().chain(manifest.committed.iter().flat_map(|committed| &committed.weights));
-        let there = all.filter(|weights| weights.model == *model && run.root().join(&weights.path).is_dir());
+        let all = theirs.start.iter().chain(theirs.committed.iter().flat_map(|committed| &committed.weights));
+        let there = all.filter(|weights| weights.model == *model && played.root().join(&weights.path).is_dir());
         let weights = there.map(|weights| (weights.version, weights.clone())).collect();
         let retry = RetryPolicy { max_failed: 1.0, ..play.retry };
-        let (table, play) = (node.id.clone(), Play { retry, ..play.clone() });
-        Ok(Source { run, manifest, table, play, weights, pipeline: pipeline.clone() })
+        let (table, play) = (table(&node.id), Play { retry, ..play.clone() });
+        Ok(Source { run, played, manifest, table, play, weights, pipeline: pipeline.clone() })
     }
 
     /// Has the policy act with this version.
@@ -64,7 +79,7 @@ impl Source {
         if policy.versions(model)?.contains(&version) {
             return Ok(());
         }
-        let folder = self.run.whole_weights(weights)?;
+        let folder = self.played.whole_weights(weights)?;
         policy.restore(model, &[folder])?;
         Ok(())
     }
