@@ -8,6 +8,28 @@ use std::path::PathBuf;
 /// The tables that may stand beside a log. Those of logged nodes of the same name come first.
 pub(super) const TABLES: [&str; 1] = ["audit"];
 
+/// The columns of the table `audit`, with DuckDB's types, for questions that are held against a run before it is audited.
+pub const AUDIT: [(&str, &str); 18] = [
+    ("audit", "VARCHAR"),
+    ("iteration", "UBIGINT"),
+    ("task", "VARCHAR"),
+    ("sample", "UINTEGER"),
+    ("attempt", "UINTEGER"),
+    ("turn", "UINTEGER"),
+    ("phase", "VARCHAR"),
+    ("state", "UBIGINT"),
+    ("weights", "UBIGINT"),
+    ("role", "VARCHAR"),
+    ("answer", "VARCHAR"),
+    ("plays", "UINTEGER"),
+    ("worth", "DOUBLE"),
+    ("worth_error", "DOUBLE"),
+    ("audited", "DOUBLE"),
+    ("audited_error", "DOUBLE"),
+    ("credit", "DOUBLE"),
+    ("refused", "VARCHAR"),
+];
+
 impl Run {
     /// The folder of the audit `name`, for the table `audit`.
     pub fn audit(&self, name: &str) -> PathBuf {

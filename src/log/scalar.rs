@@ -2,7 +2,7 @@
 
 use super::query::{self, ask};
 use super::sql::quoted;
-use super::{guard, views, LogError, QueryResult, Run, RunInfo};
+use super::{guard, views, LogError, QueryResult, Run, RunInfo, AUDIT};
 use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
@@ -66,6 +66,10 @@ pub fn parses(info: &RunInfo, sql: &str) -> Result<(), LogError> {
     guard::check(sql)?;
     let nodes = info.nodes.iter().map(|node| node.id.as_str()).chain(["errors"]).map(|id| (id, Vec::new())).collect();
     let db = views::connect(info, &nodes, &[], &(0..=u64::MAX))?;
+    if info.nodes.iter().all(|node| node.id != "audit") {
+        let columns: Vec<String> = AUDIT.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+        db.execute_batch(&format!("CREATE TABLE audit ({})", columns.join(", ")))?;
+    }
     db.prepare(sql).map(drop).map_err(|e| query::explained(&db, sql, &e.to_string()))
 }
 

@@ -109,3 +109,15 @@ pub fn batch(name: &str, rows: &[Tried]) -> Result<RecordBatch> {
         ("refused", texts(&|row| row.refused.clone())),
     ])?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_columns_that_are_named() {
+        let batch = batch("audit", &[]).unwrap();
+        let made: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(made, crate::log::AUDIT.map(|(name, _)| name));
+    }
+}
