@@ -253,6 +253,29 @@ tables:
     assert_eq!(answer["answer"]["tasks"], 3, "{answer}");
 }
 
+/// Each seed is audited once, and the tables' questions read it.
+#[test]
+fn a_measurement_may_be_an_audit() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = PIPELINE.replace("iterations: 2", "iterations: 2\nkeep: { every: 1 }").replace("log: [rollout", "log: [rollout, advantage");
+    let text = format!(
+        "study: small\nhome: home\npage: page.md\nseeds: [1, 2]\nruns:\n  method: {{ pipeline: {} }}\nmeasurements:\n  \
+         credit: {{ audit: {{ turns: 6, plays: 2 }} }}\ntables:\n  - title: Audited\n    measurement: credit\n    rows: [{{ name: method, run: method }}]\n    \
+         columns: [{{ name: turns, digits: 0, query: \"select count(*) from audit where role = 'logged' and audit = 'credit'\" }}]\n",
+        pipeline(folder.path(), &kept).display()
+    );
+    let file = folder.path().join("study.yaml");
+    std::fs::write(&file, &text).unwrap();
+    assert!(done(flow().arg("study").arg(&file).arg("--dry-run")).contains("4 "), "two runs and an audit of each");
+    done(flow().arg("study").arg(&file));
+    let page = std::fs::read_to_string(folder.path().join("page.md")).unwrap();
+    assert!(page.contains("| method | 6"), "{page}");
+    assert!(done(flow().arg("study").arg(&file).arg("--dry-run")).contains("0 are left"));
+    std::fs::write(&file, text.replace("plays: 2 }", "plays: 2 }, panel: datasets/minesweeper-4x4-m2-d64920f25f41.json")).unwrap();
+    let both = fails(flow().arg("study").arg(&file));
+    assert!(both.contains("either a `panel` or an `audit`") && both.contains("study.yaml:9"), "{both}");
+}
+
 /// What `make reproduce` runs: each study of the repository, its pipelines, panels and queries, as far as its environments are installed.
 #[test]
 fn the_studies_can_be_run() {

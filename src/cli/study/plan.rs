@@ -41,10 +41,10 @@ impl Study {
     pub fn measurings(&self) -> Vec<SeededMeasurement> {
         let mut all = BTreeSet::new();
         for (table, row) in self.tables.iter().flat_map(|t| t.rows.iter().map(move |row| (t, row))) {
-            if table.columns.iter().all(|c| c.value.is_none()) {
-                continue;
-            }
-            for (run, measurement) in sides(table, row) {
+            // A query reads the log, which an audit adds to; a value is read from the measurement's answer.
+            let audits = |name: Option<&str>| name.and_then(|name| self.measurements.get(name)).is_some_and(|m| m.audit.is_some());
+            let values = table.columns.iter().any(|c| c.value.is_some());
+            for (run, measurement) in sides(table, row).filter(|(_, measurement)| values || audits(*measurement)) {
                 for seed in self.runs.get(run).map_or(&[][..], |run| self.seeds(run)) {
                     let measurement = measurement.unwrap_or_default().to_owned();
                     all.insert(SeededMeasurement { measurement, training: SeededRun { run: run.into(), seed: *seed } });
