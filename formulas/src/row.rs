@@ -119,6 +119,7 @@ pub const COLUMNS: &[Column] = &[
     column("memory", Kind::Text, "the notes on earlier attempts in the prompt; empty in mode plain"),
     column("retrieved", Kind::U64List, "the entries of a memory in the prompt, by `id`, in their order there"),
     column("bare_tokens", Kind::U32List, "the prompt's tokens without retrieved entries; empty where nothing was retrieved"),
+    column("teacher_tokens", Kind::U32List, "the prompt that a teacher reads in place of `prompt_tokens`, by `derive`; empty: the same one"),
     column("call", Kind::U64, "the call of an agent program that the row answers: its name within the episode, a hash of its parent call and its new messages; 0 in rows that answer no call"),
     column("called", Kind::Text, "the model that an agent program named in its call; empty unless a program calls"),
     column("answered_by", Kind::Text, "the model that answered, where calls of an agent program may name several (`by_name`); empty in rows of other nodes"),

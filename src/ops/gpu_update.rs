@@ -2,9 +2,9 @@
 //! sees one, else on the CPU. Emits for each row whether it was used, what the update saw of it, and the version of the
 //! weights it helped to make.
 
-use super::checks::{acting, branches, critics, idle_clip, programs};
+use super::checks::{acting, branches, critics, distil, idle_clip, programs};
 use super::episodes::tokens;
-use super::examples::select::{bare, examples, OldLogprobs, Select};
+use super::examples::select::{bare, examples, weigh, OldLogprobs, Select};
 use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
@@ -114,25 +114,31 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     idle.then(|| note.to_owned()).into_iter().chain(others.into_iter().flatten()).collect()
 }
 
-/// A policy gradient of rows whose actions a critic ranked, or that were chosen among several.
+/// A policy gradient of rows whose actions a critic ranked, or that were chosen among several; distributions where there are none, and weights that
+/// are no numbers.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
-    let learns = settings::<GpuUpdate>(node).is_ok_and(|with| with.update.objective == Objective::PolicyGradient);
-    if learns {
-        critics::learnt_from(node, pipeline).into_iter().chain(branches::learnt_from(node, pipeline)).collect()
-    } else {
-        Vec::new()
+    let Ok(with) = settings::<GpuUpdate>(node) else { return Vec::new() };
+    let mut mistakes = distil::wrong(node, &with.update, pipeline);
+    if with.update.objective == Objective::PolicyGradient {
+        mistakes.extend(critics::learnt_from(node, pipeline).into_iter().chain(branches::learnt_from(node, pipeline)));
     }
+    mistakes
 }
 
 fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<GpuUpdate>() else { return Vec::new() };
     let mut needs = with.select.needs();
     let columns: &[&str] = match with.update.objective {
-        Objective::Sft => &[],
+        Objective::Sft | Objective::Distill => &[],
         Objective::Value => &["value", "value_target"],
         Objective::PolicyGradient | Objective::Reinforce => &["advantage"],
     };
     needs.extend(columns.iter().map(|column| Need { port: "rows".into(), column: column.to_string(), at: vec![] }));
+    needs.extend(with.update.weigh_by.iter().map(|column| Need {
+        port: "rows".into(),
+        column: column.clone(),
+        at: vec!["weigh_by".into()],
+    }));
     needs
 }
 
@@ -163,6 +169,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             let named = |error: PolicyError| error.describe(|example| row::described(&names, which[example]));
             let tokenizer = policy.tokenizer(&model)?;
             let mut examples = examples(&rows, &which, settings.objective, tokenizer.ends())?;
+            if let Some(column) = &settings.weigh_by {
+                weigh(&mut examples, &rows, &which, column)?;
+            }
             let removed = select.tips.as_ref().filter(|tips| tips.removed(mix(mix(seed, iteration), text(&id))));
             if let Some(tips) = removed {
                 let bare = bare(&rows, &which)?;

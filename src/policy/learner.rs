@@ -2,6 +2,9 @@
 //! and an entropy each ([`Tracer::trace`]), takes the gradient of a loss by these numbers ([`Trace::back`]) and makes an optimiser step of
 //! it ([`Learner::step`]). It knows no loss and no rows of a log: these stand in [`super::update`], once.
 //!
+//! Distillation compares distributions. A teacher's pass lists the likeliest tokens of each choice with their log-probabilities, and the
+//! policy's pass gives its own of the same tokens: nothing else crosses the seam, and nothing is logged.
+//!
 //! libtorch and the engine compute here ([`super::update`]'s `trace` and `local`); a trainer computes in processes of its own ([`super::trainer`]).
 //! Another one implements these three traits.
 
@@ -24,14 +27,30 @@ pub struct RowLimits {
 }
 
 /// What is wanted of a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+#[derive(Clone, Copy)]
+pub enum Wanted<'a> {
     /// Figures alone.
     Figures,
     /// Gradients by the log-probabilities.
     Gradient,
     /// And by the entropies.
     WithEntropy,
+    /// Figures, and of each choice the likeliest tokens, so many or the whole vocabulary: what a teacher is asked.
+    Likeliest(Option<usize>),
+    /// Gradients by the log-probabilities of these tokens of each choice, `[choices, listed]` or the whole vocabulary, and by no others.
+    Listed(Option<&'a Tensor>),
+}
+
+impl Wanted<'_> {
+    /// Whether gradients are wanted.
+    pub fn learns(&self) -> bool {
+        !matches!(self, Wanted::Figures | Wanted::Likeliest(_))
+    }
+
+    /// Whether gradients by the entropies are.
+    pub fn bends(&self) -> bool {
+        matches!(self, Wanted::WithEntropy)
+    }
 }
 
 /// Weights that compute passes.
@@ -67,7 +86,7 @@ pub trait Trace {
 pub struct Gradients {
     /// By the weights, `[parameters]`; none where the learner keeps and sums them itself.
     pub weights: Option<Tensor>,
-    /// By the log-probabilities or values and, where the loss has them in it, by the entropies.
+    /// By the log-probabilities or values and, where the loss has them in it, by the entropies; or by those of listed tokens.
     pub outputs: Vec<Tensor>,
 }
 

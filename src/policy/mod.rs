@@ -126,6 +126,8 @@ pub struct GenerationOutput {
 pub struct Example {
     /// What the policy read; never empty.
     pub prompt: Vec<u32>,
+    /// What a teacher reads in its place; empty: the same.
+    pub teacher_prompt: Vec<u32>,
     /// What it wrote, or should have written.
     pub response: Vec<u32>,
     /// Log-probability of each response token under the policy that acted; `sft` doesn't read it.

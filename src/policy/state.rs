@@ -312,8 +312,11 @@ impl PolicyState {
         let (version, flat) = model.newest();
         // Learning weights are kept in f32, whatever the computation's format is.
         let flat = &flat.to_kind(Kind::Float);
-        let needs_reference = settings.kl != 0.0 && head != Head::Value;
-        let reference = if needs_reference { Some(self.reference(name, settings.reference.as_deref())?) } else { None };
+        let reference = match settings.reference_ema {
+            _ if !settings.compares() => None,
+            Some(_) => Some(model.mean()),
+            None => Some(self.reference(name, settings.reference.as_deref())?),
+        };
         // What acted may have been rounded.
         let settings =
             &UpdateSettings { old: settings.old.or(model.acting.rounded().then_some(RatioDenominator::Recomputed)), ..settings.clone() };
@@ -321,8 +324,15 @@ impl PolicyState {
         let parallel = Parallel { threads: self.threads, peers, start: peers.map_or(0, |_| hash(&values(flat))) };
         let mut learner = LocalLearner::new(name, model.net(flat), model.moments.share(), reference, seed, parallel);
         let (learnt, report) = update(name, &mut learner, rows, settings, seed)?;
-        let outcome = if learnt { learner.outcome().into() } else { Learnt::Nothing };
-        Ok((outcome, UpdateReport { version, ..report }))
+        if !learnt {
+            return Ok((Learnt::Nothing, UpdateReport { version, ..report }));
+        }
+        let (flat, moments) = learner.outcome();
+        let moments = match settings.reference_ema {
+            Some(decay) => tch::no_grad(|| moments.following(decay, model.start.flat(), &flat)),
+            None => moments,
+        };
+        Ok((Learnt::Here(flat, moments), UpdateReport { version, ..report }))
     }
 
     fn learn_in_trainer(
@@ -335,6 +345,11 @@ impl PolicyState {
         let refuse = |why: &str| Err(PolicyError::model(&model.name, ModelFault::Train { why: why.into() }));
         if shared {
             return refuse("a run of several processes shares the work among these: leave `--hosts` out");
+        }
+        if settings.objective == Objective::Distill || settings.reference_ema.is_some() {
+            return refuse(
+                "a trainer gives a token's log-probability, neither a distribution to distil nor a mean of its weights: leave `train` out",
+            );
         }
         match (settings.objective == Objective::Value, model.values()) {
             (true, false) => return Err(PolicyError::model(&model.name, ModelFault::NoValueHead)),
@@ -415,11 +430,5 @@ impl PolicyState {
 
     pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {
         self.restore(name, &[folder.to_owned()])
-    }
-}
-
-impl From<(Tensor, Moments)> for Learnt {
-    fn from((flat, moments): (Tensor, Moments)) -> Learnt {
-        Learnt::Here(flat, moments)
     }
 }

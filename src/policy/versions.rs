@@ -270,6 +270,11 @@ impl VersionedModel {
         self.versions.back().map_or((0, self.start.flat()), |(version, flat)| (*version, flat))
     }
 
+    /// The net with the decaying mean of its versions; before the first of them with what it began with.
+    pub fn mean(&self) -> Net {
+        self.net(self.moments.mean.as_ref().unwrap_or(self.start.flat()))
+    }
+
     /// The net at a version that is still kept.
     pub fn at(&self, name: &str, version: u64) -> Result<Net, PolicyError> {
         self.trained_at(name, version).map(|flat| self.net(flat))
@@ -329,7 +334,7 @@ impl VersionedModel {
     pub fn bytes(&self) -> u64 {
         let stores = self.stores.borrow();
         let mut tensors = self.start.tensors();
-        tensors.extend([&self.moments.first, &self.moments.second]);
+        tensors.extend([&self.moments.first, &self.moments.second].into_iter().chain(&self.moments.mean));
         tensors.extend(self.versions.iter().map(|(_, flat)| flat));
         tensors.extend(stores.values().flat_map(Store::tensors));
         // Versions may be what the model began with.

@@ -17,6 +17,7 @@ mod clusters;
 mod determinism;
 mod diff;
 mod disk;
+mod distil;
 mod docs;
 mod drift;
 mod english;

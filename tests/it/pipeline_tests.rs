@@ -95,6 +95,8 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/gagpo-sokoban.yaml", "nodes.advantage.with.lambda=0", "return"),
         ("pipelines/hcapo-sokoban.yaml", "nodes.returns.with.scale=none", "advantage"),
         ("pipelines/opd-sokoban.yaml", "nodes.advantage.with.gamma=1", "token_advantages"),
+        ("pipelines/sdpo-sokoban.yaml", "nodes.told.with.columns.teacher_tokens=prompt_tokens", "teacher_tokens"),
+        ("pipelines/sdar-sokoban.yaml", "nodes.gate.with.columns.token_advantages=token_rewards", "token_advantages"),
         ("pipelines/echo-sokoban.yaml", "nodes.seen.with.columns.response_tokens=prompt_tokens", "response_tokens"),
         ("pipelines/tests/slea-rl-credit.yaml", "nodes.clusters.with.at_least=0.99", "advantage"),
         ("pipelines/tests/slea-rl-library.yaml", "nodes.library.with.ties=older", "text"),

@@ -5,6 +5,7 @@ pub mod agents;
 pub mod branches;
 pub mod by_name;
 pub mod critics;
+pub mod distil;
 pub mod foreign_weights;
 pub mod heads;
 pub mod idle_clip;

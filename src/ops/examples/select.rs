@@ -174,7 +174,7 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
     let columns: &[&str] = match objective {
         Objective::PolicyGradient | Objective::Reinforce => &["advantage"],
         Objective::Value => &["value", "value_target"],
-        Objective::Sft => &[],
+        Objective::Sft | Objective::Distill => &[],
     };
     let rows = view.read(columns)?;
     let read = |name: &str| if columns.contains(&name) { row::f32s(&rows, name).map(Some) } else { Ok(None) };
@@ -186,6 +186,7 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
             Ok(None)
         }
     };
+    let teacher_prompts = by_token("teacher_tokens", objective == Objective::Distill)?;
     let (acts, expects) = (objective == Objective::PolicyGradient, objective == Objective::Value);
     let token_advantages = by_token("token_advantages", acts)?;
     let (token_values, token_targets) = (by_token("token_values", expects)?, by_token("token_targets", expects)?);
@@ -200,6 +201,7 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
         let mut example = Example {
             trajectory: trajectories[i],
             prompt: prompts.get::<UInt32Type>(i).to_vec(),
+            teacher_prompt: teacher_prompts.as_ref().map_or(vec![], |prompts| prompts.get::<UInt32Type>(i).to_vec()),
             response: responses.get::<UInt32Type>(i).to_vec(),
             logprobs: logprobs.get::<Float32Type>(i).to_vec(),
             choices: split(choices.get::<UInt32Type>(i), ends),
@@ -216,6 +218,19 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
         example
     };
     Ok(which.iter().map(example).collect())
+}
+
+/// Gives the examples of the rows at `which` what `column` says in place of advantages: a number a row, or a list of one for each token.
+pub fn weigh(examples: &mut [Example], view: &View, which: &[usize], column: &str) -> Result<(), RowError> {
+    if row::kind(column) == Some(row::Kind::F32List) {
+        let lists = view.lists(column)?;
+        examples.iter_mut().zip(which).for_each(|(example, &i)| example.advantages = lists.get::<Float32Type>(i).to_vec());
+        return Ok(());
+    }
+    let rows = view.read(&[column])?;
+    let numbers = row::f32s(&rows, column)?;
+    examples.iter_mut().zip(which).for_each(|(example, &i)| example.advantage = numbers.value(i));
+    Ok(())
 }
 
 /// The sequences of a `choices` value, each closed by one of `ends`.

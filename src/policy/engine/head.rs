@@ -60,7 +60,7 @@ vectorised! {
     }
 
     /// The sum of the squared probabilities of a distribution with that mass.
-    fn squares(logits: &[f32], temperature: f32, mass: (f32, f32)) -> f32 {
+    pub fn squares(logits: &[f32], temperature: f32, mass: (f32, f32)) -> f32 {
         let inverse = 1.0 / temperature;
         let mut total = V::splat(0.0);
         let mut chunks = logits.chunks_exact(LANES);

@@ -24,6 +24,7 @@ mod branches;
 pub mod head;
 mod kv;
 mod linear;
+mod listed;
 mod norm;
 pub mod pages;
 mod rope;

@@ -6,7 +6,8 @@
 
 use super::block::{BlockActivations, PlacedToken, ResidualStreams, FED};
 use super::branches::TrieAttention;
-use super::head::{add_entropy_slopes, add_probabilities, each_output, entropy, entropy_bend, logprob, mass, slope, values};
+use super::head::{add_entropy_slopes, add_probabilities, each_output, entropy, entropy_bend, logprob, mass, slope, squares, values};
+use super::listed::{Pulls, TokenLists};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
 use super::{AdaptedEngine, BlockWeights, Engine, MatrixFormat, ValueHead};
@@ -50,6 +51,33 @@ struct BackwardScratch {
     dqkv: Vec<f32>,
 }
 
+/// Tokens of each choice whose log-probabilities are asked for.
+#[derive(Clone, Copy)]
+pub enum Listing<'a> {
+    /// The likeliest, so many or all.
+    Likeliest(Option<usize>),
+    /// These, `[choices, listed]`; none: all, in their order.
+    Tokens(Option<&'a [i64]>),
+}
+
+/// What was found of them.
+pub struct ListedFigures {
+    /// The tokens, `[choices, listed]`; none: all, in their order.
+    pub tokens: Option<Vec<i64>>,
+    /// Their log-probabilities, `[choices, listed]`: [`NEVER`] of a token that isn't allowed.
+    pub logprobs: Vec<f32>,
+    /// The sum of the other tokens' squared probabilities, `[choices]`.
+    pub others: Vec<f32>,
+}
+
+/// The gradients of a loss by what was found of choices.
+pub enum FigureGradients<'a> {
+    /// By the log-probability and by the entropy of each.
+    Chosen(&'a [(f32, f32)]),
+    /// By the log-probabilities of listed tokens, `[choices, listed]`.
+    Listed { tokens: Option<&'a [i64]>, by: &'a [f32] },
+}
+
 /// Of each choice.
 pub struct ChoiceFigures {
     /// Its log-probability, in nats.
@@ -60,6 +88,8 @@ pub struct ChoiceFigures {
     pub slopes: Vec<f32>,
     /// See [`super::head::entropy_bend`]; zeros unless they were asked for.
     pub bends: Vec<(f32, f32)>,
+    /// Those of listed tokens, where some are.
+    pub listed: Option<ListedFigures>,
 }
 
 impl Tape {
@@ -92,10 +122,12 @@ impl Tape {
         &self.states
     }
 
-    /// The log-probability and entropy of each of `choices`, with `bends` how the entropy's gradient lies.
-    pub fn figures(&self, choices: &[StateChoice], bends: bool) -> ChoiceFigures {
+    /// The log-probability and entropy of each of `choices`, with `bends` how the entropy's gradient lies, and the tokens of `listing`.
+    pub fn figures(&self, choices: &[StateChoice], bends: bool, listing: Option<Listing>) -> ChoiceFigures {
         let none = || vec![0.0; choices.len()];
-        let mut figures = ChoiceFigures { logprobs: none(), entropies: none(), slopes: none(), bends: vec![(0.0, 0.0); choices.len()] };
+        let bends_of = vec![(0.0, 0.0); choices.len()];
+        let mut figures = ChoiceFigures { logprobs: none(), entropies: none(), slopes: none(), bends: bends_of, listed: None };
+        let mut list = listing.map(|listing| TokenLists::new(listing, choices.len(), self.running.engine.config.tokens));
         let choices_of = by_state(choices, self.output_nodes.len());
         let isa = self.running.engine.isa();
         each_output(&self.running, &self.states, |state, logits| {
@@ -111,8 +143,12 @@ impl Tape {
                 if let Some(place) = place.filter(|_| bends) {
                     figures.bends[i] = entropy_bend(isa, over, place, *temperature, mass);
                 }
+                if let Some(list) = &mut list {
+                    list.fill(i, logits, &choices[i], mass, squares(isa, over, *temperature, mass));
+                }
             }
         });
+        figures.listed = list.map(TokenLists::figures);
         figures
     }
 
@@ -122,8 +158,8 @@ impl Tape {
         adapters.head.as_ref().map_or_else(Vec::new, |head| values(engine.isa, &self.states, &head.weights))
     }
 
-    /// The gradient by the adapters' weights of a loss whose gradients by the log-probability and by the entropy of each of `choices` are `by`.
-    pub fn back(&self, choices: &[StateChoice], by: &[(f32, f32)]) -> Vec<f32> {
+    /// The gradient by the adapters' weights of a loss whose gradients by the figures of `choices` are `by`.
+    pub fn back(&self, choices: &[StateChoice], by: &FigureGradients) -> Vec<f32> {
         let gradient = vec![0.0; self.running.adapters.len];
         self.blocks_back(&self.states_back(choices, by), gradient)
     }
@@ -163,7 +199,9 @@ impl Tape {
 
     /// What goes back to the final states: W' (onehot - p) / temperature, times the first of `by`, and W' times the slopes of the entropy, times the second. The chosen token's part is exact. What the probabilities add is a
     /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
-    fn states_back(&self, choices: &[StateChoice], by: &[(f32, f32)]) -> Vec<f32> {
+    ///
+    /// Of listed tokens it is W' (by_j - p_j sum by) / temperature: exact for those that are listed, where that isn't the whole vocabulary.
+    fn states_back(&self, choices: &[StateChoice], by: &FigureGradients) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);
         let output = engine.output();
@@ -184,9 +222,29 @@ impl Tape {
                 output.row(token as usize, &mut weights);
                 dstate.iter_mut().zip(&weights).for_each(|(to, weight)| *to += share * weight);
             };
-            for &i in choices_of[state].iter().filter(|&&i| by[i] != (0.0, 0.0)) {
+            for &i in &choices_of[state] {
                 let StateChoice { token, temperature, allowed, .. } = &choices[i];
-                let (share, by_entropy) = (by[i].0 / temperature, by[i].1);
+                let (by, by_entropy) = match by {
+                    FigureGradients::Chosen(by) if by[i] == (0.0, 0.0) => continue,
+                    FigureGradients::Chosen(by) => by[i],
+                    FigureGradients::Listed { tokens, by } => {
+                        let size = by.len() / choices.len();
+                        let (by, tokens) = (&by[i * size..(i + 1) * size], tokens.map(|tokens| &tokens[i * size..(i + 1) * size]));
+                        let pulls = Pulls::new(tokens, by, *temperature);
+                        if pulls.whole == 0.0 && pulls.each.iter().all(|(_, by)| *by == 0.0) {
+                            continue;
+                        }
+                        match allowed {
+                            Some(allowed) => pulls.restricted(isa, logits, allowed, &mut row),
+                            None => {
+                                any = true;
+                                pulls.free(isa, logits, tokens.is_some(), &mut spread[slot * vocab..(slot + 1) * vocab], &mut row);
+                            }
+                        }
+                        continue;
+                    }
+                };
+                let share = by / temperature;
                 row(*token, share);
                 match allowed {
                     Some(allowed) => {

@@ -1,11 +1,11 @@
 //! The engine beside libtorch's network and its automatic gradients, and a row's bits in any company.
 
 use super::pages::{advance, PagePool, Sequence};
-use super::tape::{StateChoice, Tape};
+use super::tape::{FigureGradients, Listing, StateChoice, Tape};
 use super::{AdaptedEngine, Engine, MatrixFormat};
 use crate::policy::model::lora::{Adapter, Lora};
 use crate::policy::model::reading::{Cut, TrieTensors};
-use crate::policy::model::{find, Architecture, Net};
+use crate::policy::model::{find, Architecture, Net, NEVER};
 use crate::policy::products::isa::Isa;
 use crate::policy::tensors::{indices, values};
 use crate::policy::trie::Trie;
@@ -109,6 +109,34 @@ fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[StateChoice], by: &[
     (values(&all.detach()), values(&flat))
 }
 
+/// Log-probabilities of listed tokens by libtorch, `[choices, listed]`, and the gradient of their sum with weights `by`.
+fn torch_listed(
+    net: &Net,
+    (trie, ends): (&Trie, &[usize]),
+    choices: &[StateChoice],
+    tokens: Option<&[i64]>,
+    by: &[f32],
+) -> (Vec<f32>, Vec<f32>) {
+    let net = net.share(true);
+    let (states, _) = net.read(&TrieTensors::new(trie, &vec![false; trie.len()], ends, Cut::Dense, Device::Cpu), &[]);
+    let logits = net.outputs(&states);
+    let size = by.len() / choices.len();
+    let own = |(i, choice): (usize, &StateChoice)| {
+        let mut row = logits.get(choice.state as i64) / f64::from(choice.temperature);
+        if let Some(allowed) = &choice.allowed {
+            let mask: Vec<f32> = (0..VOCAB as u32).map(|token| if allowed.contains(&token) { 0.0 } else { NEVER as f32 }).collect();
+            row += Tensor::from_slice(&mask);
+        }
+        let all = row.log_softmax(0, None);
+        tokens.map_or_else(|| all.shallow_clone(), |tokens| all.index_select(0, &Tensor::from_slice(&tokens[i * size..(i + 1) * size])))
+    };
+    let all = Tensor::stack(&choices.iter().enumerate().map(own).collect::<Vec<_>>(), 0);
+    let loss = (&all * Tensor::from_slice(by).view([choices.len() as i64, -1])).sum(None);
+    let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
+    let flat = Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0);
+    (values(&all.detach()), values(&flat))
+}
+
 /// How far `a` is from `b`, as a share of `b`'s length.
 fn distance(a: &[f32], b: &[f32]) -> f64 {
     let length = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
@@ -127,12 +155,49 @@ fn forward_and_back_are_those_of_libtorch() {
             let (net, running) = both(&architecture, format, Isa::chosen());
             let (expected, slopes) = torch(&net, &trie, &ends, &choices, &by);
             let tape = Tape::new(&running, &trie, &ends, true);
-            let figures = tape.figures(&choices, true);
+            let figures = tape.figures(&choices, true, None);
             let off = distance(&figures.logprobs, &expected);
             assert!(off < close && figures.entropies.iter().all(|entropy| *entropy >= 0.0), "{}: {off:.1e}", architecture.name());
-            let gradient = tape.back(&choices, &by);
+            let gradient = tape.back(&choices, &FigureGradients::Chosen(&by));
             let off = distance(&gradient, &slopes);
             assert!(off < 10.0 * close && off >= far, "{}, {format:?}: {off:.1e}", architecture.name());
+        }
+    }
+}
+
+/// What else could have been chosen, all of it or the six likeliest tokens, and the gradient of a loss by these: among all tokens and among few.
+#[test]
+fn listed_tokens_are_those_of_libtorch() {
+    for architecture in architectures() {
+        let (trie, ends) = trie(&sequences());
+        let choices = choices(ends.len());
+        for (format, close) in [(MatrixFormat::F32, 1e-5), (MatrixFormat::Int8, 0.15)] {
+            let (net, running) = both(&architecture, format, Isa::chosen());
+            let tape = Tape::new(&running, &trie, &ends, true);
+            for count in [None, Some(6), Some(VOCAB)] {
+                let listed = tape.figures(&choices, false, Some(Listing::Likeliest(count))).listed.unwrap();
+                assert_eq!(listed.tokens.is_some(), count == Some(6));
+                let tokens = listed.tokens.as_deref();
+                let again = tape.figures(&choices, false, Some(Listing::Tokens(tokens))).listed.unwrap();
+                assert!(again.logprobs == listed.logprobs && again.others == listed.others, "the same tokens, asked for by name");
+                let allowed: Vec<usize> = (0..listed.logprobs.len()).filter(|&i| listed.logprobs[i] > -1e20).collect();
+                // A loss has no gradient by a token that isn't allowed.
+                let mut by = vec![0.0; listed.logprobs.len()];
+                allowed.iter().for_each(|&i| by[i] = 0.5 - (i % 7) as f32 / 5.0);
+                let (expected, slopes) = torch_listed(&net, (&trie, &ends), &choices, tokens, &by);
+                let kept = |all: &[f32]| allowed.iter().map(|&i| all[i]).collect::<Vec<f32>>();
+                let off = distance(&kept(&listed.logprobs), &kept(&expected));
+                assert!(off < close, "{}, {format:?}, {count:?}: {off:.1e}", architecture.name());
+                let size = listed.logprobs.len() / choices.len();
+                for (i, own) in listed.logprobs.chunks(size).enumerate() {
+                    let few = choices[i].allowed.as_ref().map_or(size, |allowed| allowed.len().min(size));
+                    assert_eq!(own.iter().filter(|logprob| **logprob > -1e20).count(), few);
+                    assert!(count != Some(6) || own.windows(2).all(|pair| pair[0] >= pair[1]), "the likeliest first: {own:?}");
+                }
+                let gradient = tape.back(&choices, &FigureGradients::Listed { tokens, by: &by });
+                let off = distance(&gradient, &slopes);
+                assert!(off < 10.0 * close, "{}, {format:?}, {count:?}: {off:.1e}", architecture.name());
+            }
         }
     }
 }

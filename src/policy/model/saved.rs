@@ -7,7 +7,7 @@
 use super::folder::{json, tensors, text, whole};
 use super::parameters::Layout;
 use super::safetensors::SafetensorsFiles;
-use super::source::{check, read as read_tensors};
+use super::source::{check, read as read_tensors, TensorSource};
 use super::Architecture;
 use crate::policy::tokenizer::Tokenizer;
 use crate::policy::update::Moments;
@@ -137,17 +137,31 @@ pub fn named(layout: &Layout, flat: &Tensor, prefix: &str) -> Vec<(String, Tenso
 pub fn write_moments(path: &Path, layout: &Layout, moments: &Moments) -> Result<(), PolicyError> {
     let mut both = named(layout, &moments.first, "first.");
     both.extend(named(layout, &moments.second, "second."));
+    both.extend(moments.mean.iter().flat_map(|mean| named(layout, mean, MEAN)));
     tensors(path, &both)
 }
 
 /// The optimiser's moments in `files`, which [`check_moments`] found to be there.
 pub fn read_moments(files: &SafetensorsFiles, layout: &Layout, steps: u64, device: Device) -> Result<Moments, PolicyError> {
     let read = |prefix| read_tensors(files, layout, prefix, device, Kind::Float);
-    Ok(Moments { first: read("first.")?, second: read("second.")?, steps })
+    let mean = has_mean(files).then(|| read(MEAN)).transpose()?;
+    Ok(Moments { first: read("first.")?, second: read("second.")?, steps, mean })
 }
 
 /// Whether the moments of every parameter of `layout` are in `files`.
 pub fn check_moments(files: &SafetensorsFiles, layout: &Layout) -> Result<(), PolicyError> {
     check(files, layout, "first.", |_| false)?;
-    check(files, layout, "second.", |_| false)
+    check(files, layout, "second.", |_| false)?;
+    if has_mean(files) {
+        check(files, layout, MEAN, |_| false)
+    } else {
+        Ok(())
+    }
+}
+
+/// What the names of a mean of the weights begin with.
+const MEAN: &str = "mean.";
+
+fn has_mean(files: &SafetensorsFiles) -> bool {
+    files.names().iter().any(|name| name.starts_with(MEAN))
 }

@@ -3,6 +3,7 @@
 mod bf16;
 mod broken;
 mod critic;
+mod distil;
 mod encoder;
 mod files;
 mod int8;

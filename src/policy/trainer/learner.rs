@@ -130,7 +130,11 @@ impl Tracer for TrainerWeights<'_> {
         temperature: Option<f32>,
         wanted: Wanted,
     ) -> Result<Box<dyn Trace + '_>, PolicyError> {
-        let (learns, bends) = (wanted != Wanted::Figures, wanted == Wanted::WithEntropy);
+        if let Wanted::Likeliest(_) | Wanted::Listed(_) = wanted {
+            let why = "a trainer gives a token's log-probability, and not what else could have been written: to distil leave `train` out";
+            return Err(PolicyError::model(&self.model.name, ModelFault::Train { why: why.into() }));
+        }
+        let (learns, bends) = (wanted.learns(), wanted.bends());
         let tokens = pass.tokens(rows);
         let targets = pass.targets(rows, temperature);
         let to: Vec<usize> = targets.iter().map(|target| target.to).collect();

@@ -6,7 +6,7 @@
 
 use super::passes::{many, TrainingRow};
 use super::report::RowUse;
-use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, Surrogate, UpdateSettings};
+use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
 use super::surrogate::covarying;
 use crate::policy::learner::Learner;
 use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
@@ -27,15 +27,18 @@ pub struct UpdateBatch<'a> {
     pub start: Option<Vec<Vec<f32>>>,
     /// For each row and token whether it is among the tokens that covary most; empty where the surrogate doesn't ask.
     pub covary: Vec<Vec<bool>>,
+    /// The rows as a teacher reads them, where it reads other prompts.
+    pub taught: Option<Vec<TrainingRow<'a>>>,
 }
 
 impl<'a> UpdateBatch<'a> {
-    /// Checks the rows and masks the tokens that the weights of `learner` find too improbable.
+    /// Checks the rows and masks the tokens that the weights of `learner` find too improbable. `seed` decides what a surrogate draws.
     pub fn new(
         model: &str,
         learner: &dyn Learner,
         examples: &'a [Example],
         settings: &'a UpdateSettings,
+        seed: u64,
     ) -> Result<UpdateBatch<'a>, PolicyError> {
         check(examples, settings)?;
         let read = if settings.objective == Objective::Value { TrainingRow::value } else { TrainingRow::new };
@@ -63,15 +66,18 @@ impl<'a> UpdateBatch<'a> {
                 }
             }
         }
-        let covary = if acted && settings.surrogate == Surrogate::KlCov {
+        let covary = if acted {
             let advantages: Vec<Vec<f32>> = examples.iter().map(Example::each_advantage).collect();
             let trained = |row: usize| part[row].iter().map(|part| *part && used[row] == RowUse::Yes).collect();
             let logprobs: Vec<&[f32]> = examples.iter().map(|example| &example.logprobs[..]).collect();
-            covarying(&logprobs, &advantages, &(0..rows.len()).map(trained).collect::<Vec<_>>(), settings.covary)
+            covarying(&logprobs, &advantages, &(0..rows.len()).map(trained).collect::<Vec<_>>(), settings, seed)
         } else {
             Vec::new()
         };
-        Ok(UpdateBatch { examples, rows, settings, used, part, start, covary })
+        let distills = settings.objective == Objective::Distill && examples.iter().any(|example| !example.teacher_prompt.is_empty());
+        let read = || rows.iter().enumerate().map(|(i, row)| row.taught(i, &limits)).collect::<Result<Vec<_>, _>>();
+        let taught = distills.then(read).transpose()?;
+        Ok(UpdateBatch { examples, rows, settings, used, part, start, covary, taught })
     }
 
     /// The rows that take part.

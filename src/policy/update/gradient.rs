@@ -1,15 +1,16 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
 use super::batch::UpdateBatch;
+use super::outputs::TokenOutputs;
 use super::parallel::{number, Parallel, WireFormat};
-use super::passes::Pass;
+use super::passes::{Pass, TrainingRow};
 use super::settings::Objective;
 use super::terms::{PassTokens, Terms};
 use crate::policy::learner::{Gradients, Tracer, Wanted};
 use crate::policy::model::Net;
 use crate::policy::pause::pause;
 use crate::policy::room;
-use crate::policy::tensors::values;
+use crate::policy::tensors::{indices, values};
 use crate::policy::PolicyError;
 use tch::{Device, Kind, Tensor};
 
@@ -110,7 +111,7 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
         let mut results = Vec::new();
         for &i in &lanes[lane] {
             pause();
-            room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net))?;
+            room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net, step.batch.settings.listed()))?;
             let reference = reference.as_ref().map(|reference| reference as &dyn Tracer);
             let (gradient, result) = pass(step.name, net, reference, step.batch, &passes[i], step.weight)?;
             if let Some(gradient) = gradient {
@@ -147,13 +148,18 @@ pub fn pass(
     pass: &Pass,
     weight: &TokenWeight,
 ) -> Result<(Option<Tensor>, PassResult), PolicyError> {
-    let wanted = if batch.settings.entropy == 0.0 { Wanted::Gradient } else { Wanted::WithEntropy };
+    let distills = batch.settings.objective == Objective::Distill;
     // First, so that only one of the two is in memory at a time.
-    let base = |reference: &dyn Tracer| -> Result<Tensor, PolicyError> {
-        let trace = reference.trace(pass, &batch.rows, batch.settings.at(), Wanted::Figures)?;
-        Ok(trace.outputs().logprobs.shallow_clone())
+    let base = match reference {
+        Some(teacher) if distills => taught(teacher, batch, pass)?,
+        Some(reference) => Some(reference.trace(pass, &batch.rows, batch.settings.at(), Wanted::Figures)?.outputs().share()),
+        None => None,
     };
-    let base = reference.map(base).transpose()?;
+    let wanted = match base.as_ref().and_then(|base| base.listed.as_ref()) {
+        Some(listed) => Wanted::Listed(listed.tokens.as_ref()),
+        None if batch.settings.entropy == 0.0 => Wanted::Gradient,
+        None => Wanted::WithEntropy,
+    };
     let trace = tracer.trace(pass, &batch.rows, batch.settings.at(), wanted)?;
     let tokens = PassTokens { batch, pass, outputs: trace.outputs(), device: tracer.device() };
     let Terms { loss, kl, clipped, ratio, masked, outputs } = tokens.terms(base);
@@ -186,6 +192,24 @@ pub fn pass(
     Ok((gradients.and_then(|Gradients { weights, .. }| weights), result))
 }
 
+/// What a teacher would have written at the choices of `pass`; nothing where none was made.
+fn taught(teacher: &dyn Tracer, batch: &UpdateBatch, pass: &Pass) -> Result<Option<TokenOutputs>, PolicyError> {
+    if !pass.learns() {
+        return Ok(None);
+    }
+    let wanted = Wanted::Likeliest(batch.settings.top_k);
+    let read = |pass: &Pass, rows: &[TrainingRow]| -> Result<TokenOutputs, PolicyError> {
+        Ok(teacher.trace(pass, rows, batch.settings.at(), wanted)?.outputs().share())
+    };
+    let Some(rows) = &batch.taught else { return read(pass, &batch.rows).map(Some) };
+    // Behind other prompts the rows lie in another order.
+    let (own, places) = pass.reread(rows);
+    let outputs = read(&own, rows)?;
+    let places = indices(&places, teacher.device());
+    let listed = outputs.listed.map(|listed| listed.select(&places));
+    Ok(Some(TokenOutputs { listed, ..outputs }))
+}
+
 /// The rows with a token whose value isn't a number, if there are any.
 fn culprits(batch: &UpdateBatch, pass: &Pass, values: &[f32]) -> Option<Vec<usize>> {
     let mut rest = values;
@@ -211,7 +235,7 @@ mod tests {
     use super::super::adamw::Moments;
     use super::super::local::LocalLearner;
     use super::super::passes::{passes, PassLimits};
-    use super::super::settings::UpdateSettings;
+    use super::super::settings::{Divergence, UpdateSettings};
     use super::*;
     use crate::policy::model::reading::Cut;
     use crate::policy::model::tiny::Tiny;
@@ -256,6 +280,8 @@ mod tests {
             let temperature = [None, Some(0.7)][i % 2];
             rows.push(Example {
                 prompt,
+                // Behind a longer prompt, or one that goes on from none of the others.
+                teacher_prompt: if i % 4 == 1 { (0..1 + random.below(30)).map(|_| 2 + random.below(3) as u32).collect() } else { vec![] },
                 response,
                 logprobs,
                 choices,
@@ -276,11 +302,11 @@ mod tests {
         let (net, reference) = (net(head, 1), net(head, 2));
         let parallel = Parallel { threads: 1, peers: None, start: 0 };
         let learner = LocalLearner::new("actor", net.share(false), Moments::new(net.flat()), None, 0, parallel);
-        let batch = UpdateBatch::new("actor", &learner, examples, settings).unwrap();
+        let batch = UpdateBatch::new("actor", &learner, examples, settings, 0).unwrap();
         let which = batch.used_rows();
         let weight = |row: usize| 1.0 / (1 + row) as f64;
         let passes = passes(&batch.rows, &which, PassLimits { sequences: size, tokens: None }, cut).passes;
-        let reference = Some(&reference).filter(|_| settings.kl > 0.0);
+        let reference = Some(&reference).filter(|_| settings.compares());
         let step = GradientStep { name: "actor", net: &net, reference, batch: &batch, weight: &weight, parallel };
         let (gradient, results) = gradients(&step, &passes).unwrap();
         let mut losses = vec![0.0; examples.len()];
@@ -298,6 +324,7 @@ mod tests {
             UpdateSettings { kl: 0.3, ..Default::default() },
             UpdateSettings { objective: Objective::Sft, ..Default::default() },
             UpdateSettings { objective: Objective::Value, ..Default::default() },
+            UpdateSettings { objective: Objective::Distill, top_k: Some(5), divergence: Divergence::Jsd, ..Default::default() },
         ];
         for (seed, settings) in settings.iter().enumerate() {
             let rows = rows(90, seed as u64);

@@ -23,6 +23,12 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// The sum of `values` over the tokens of a row that take part, at each of its tokens.
+    pub fn sum(&self, values: &Tensor) -> Tensor {
+        let none = Tensor::zeros([self.count], (Kind::Float, values.device()));
+        none.index_add(0, &self.place, &(values * &self.part)).index_select(0, &self.place)
+    }
+
     /// The mean of `values` over the tokens of a row that take part, at each of its tokens.
     pub fn mean(&self, values: &Tensor) -> Tensor {
         let none = Tensor::zeros([self.count], (Kind::Float, values.device()));

@@ -2,6 +2,7 @@
 
 mod adamw;
 pub mod batch;
+mod divergence;
 pub mod gradient;
 pub mod local;
 mod loss;
@@ -41,7 +42,7 @@ pub fn update(
     settings: &UpdateSettings,
     seed: u64,
 ) -> Result<(bool, UpdateReport), PolicyError> {
-    let mut batch = UpdateBatch::new(name, learner, examples, settings)?;
+    let mut batch = UpdateBatch::new(name, learner, examples, settings, seed)?;
     let used_rows = batch.used_rows();
     let longest = used_rows.iter().map(|&row| batch.rows[row].len()).max().unwrap_or(1) as f64;
     let Steps { steps, left } = draw(&used_rows, settings, seed);

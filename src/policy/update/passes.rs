@@ -16,6 +16,7 @@ use crate::policy::{Example, PolicyError, RowFault, PAD_TO};
 use std::collections::BTreeMap;
 
 /// One token that was chosen among several.
+#[derive(Clone)]
 struct TokenChoice {
     /// Its place in the response.
     index: usize,
@@ -26,6 +27,8 @@ struct TokenChoice {
 /// A row, checked.
 pub struct TrainingRow<'a> {
     example: &'a Example,
+    /// What is read before the response.
+    prompt: &'a [u32],
     choices: Vec<TokenChoice>,
     length: usize,
 }
@@ -51,7 +54,7 @@ impl<'a> TrainingRow<'a> {
         let mut choices = Vec::new();
         if example.choices.is_empty() {
             choices.extend((0..response.len()).map(|index| TokenChoice { index, allowed: None }));
-            return Ok(TrainingRow { example, choices, length: response.len() });
+            return Ok(TrainingRow { example, prompt: &example.prompt, choices, length: response.len() });
         }
         let mut walk = ChoiceConstraint::new(&example.choices, &limits.ends)?;
         for (index, &token) in response.iter().enumerate() {
@@ -62,7 +65,16 @@ impl<'a> TrainingRow<'a> {
                 return Err(RowFault::NotAChoice { response: response.clone() });
             }
         }
-        Ok(TrainingRow { example, choices, length: response.len() })
+        Ok(TrainingRow { example, prompt: &example.prompt, choices, length: response.len() })
+    }
+
+    /// The same row as a teacher reads it: behind the teacher's own prompt, where the example has one.
+    pub fn taught(&self, row: usize, limits: &RowLimits) -> Result<TrainingRow<'a>, PolicyError> {
+        let TrainingRow { example, prompt, length, .. } = *self;
+        let own = &example.teacher_prompt;
+        let prompt = if own.is_empty() { prompt } else { own };
+        check(prompt, &[], length, &limits.sizes).map_err(|fault| PolicyError::Row { row, fault })?;
+        Ok(TrainingRow { example, prompt, choices: self.choices.clone(), length })
     }
 
     /// Checks one row for a value head, whose values are before each response token; without a response, at the end of the prompt.
@@ -75,7 +87,7 @@ impl<'a> TrainingRow<'a> {
             .and_then(|()| all("value target", &example.targets))
             .map_err(|fault| PolicyError::Row { row, fault })?;
         let choices = (0..length).map(|index| TokenChoice { index, allowed: None }).collect();
-        Ok(TrainingRow { example, choices, length })
+        Ok(TrainingRow { example, prompt: &example.prompt, choices, length })
     }
 
     /// How many tokens a pass has of it.
@@ -98,12 +110,12 @@ impl<'a> TrainingRow<'a> {
     /// The tokens to read: up to the place before the last choice.
     pub fn sequence(&self) -> Vec<u32> {
         let until = self.choices.last().map_or(0, |choice| choice.index);
-        self.example.prompt.iter().chain(&self.example.response[..until]).copied().collect()
+        self.prompt.iter().chain(&self.example.response[..until]).copied().collect()
     }
 
     /// The places whose final states make the choices.
     fn places(&self) -> impl Iterator<Item = usize> + '_ {
-        self.choices.iter().map(|choice| self.example.prompt.len() + choice.index - 1)
+        self.choices.iter().map(|choice| self.prompt.len() + choice.index - 1)
     }
 }
 
@@ -163,16 +175,8 @@ impl PassLimits {
 /// The passes over the rows called `which`. Each holds at most `most`. Sequences lie in order, so that sequences with a common beginning
 /// share a pass.
 pub fn passes(rows: &[TrainingRow], which: &[usize], most: PassLimits, cut: Cut) -> Passes {
-    let mut unique: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
-    let mut certain = Vec::new();
-    for &i in which {
-        if rows[i].choices.is_empty() {
-            certain.push(i);
-        } else {
-            unique.entry(rows[i].sequence()).or_default().push(i);
-        }
-    }
-    let sequences: Vec<(Vec<u32>, Vec<usize>)> = unique.into_iter().collect();
+    let (certain, chosen): (Vec<usize>, Vec<usize>) = which.iter().copied().partition(|&i| rows[i].choices.is_empty());
+    let sequences = sequences(rows, &chosen);
     let begins = |i: usize| if i == 0 { 0 } else { shared(&sequences[i - 1].0, &sequences[i].0) };
     let distinct = (0..sequences.len()).map(|i| sequences[i].0.len() - begins(i)).sum();
     let room = |start: usize| room(&sequences[start..], most);
@@ -182,6 +186,13 @@ pub fn passes(rows: &[TrainingRow], which: &[usize], most: PassLimits, cut: Cut)
         passes.push(Pass { rows: certain, ..Pass::new(rows, &[], cut) });
     }
     Passes { passes, distinct }
+}
+
+/// The sequences of the rows called `which`, in order, each with the rows that read it.
+fn sequences(rows: &[TrainingRow], which: &[usize]) -> Vec<(Vec<u32>, Vec<usize>)> {
+    let mut unique: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
+    which.iter().for_each(|&i| unique.entry(rows[i].sequence()).or_default().push(i));
+    unique.into_iter().collect()
 }
 
 /// How many of `sequences`, in order, a pass has room for: one at least.
@@ -214,6 +225,20 @@ impl Pass {
         Pass { trie, output_nodes, rows: members, from, cut }
     }
 
+    /// The pass over the same rows of a list in which they have other prompts, and of each choice of this pass which one it is there.
+    pub fn reread(&self, rows: &[TrainingRow]) -> (Pass, Vec<i64>) {
+        let pass = Pass::new(rows, &sequences(rows, &self.rows), self.cut);
+        let mut begins = BTreeMap::new();
+        let mut count = 0;
+        for &row in &pass.rows {
+            begins.insert(row, count);
+            count += rows[row].choices.len();
+        }
+        let places = self.rows.iter().flat_map(|row| (0..rows[*row].choices.len()).map(|i| (begins[row] + i) as i64));
+        let places = places.collect();
+        (pass, places)
+    }
+
     /// Places that it goes over.
     pub fn computed(&self) -> usize {
         self.trie.len().next_multiple_of(PAD_TO)
@@ -224,15 +249,18 @@ impl Pass {
         (0..self.trie.len()).map(|node| self.trie.place(node) + 1).max().unwrap_or(0)
     }
 
-    /// Bytes that its way back needs at least: of each token what its blocks made of it.
-    pub fn needs(&self, net: &Net) -> u64 {
+    /// Bytes that its way back needs at least: of each token what its blocks made of it, and of each choice what a loss that compares `listed`
+    /// tokens makes of them.
+    pub fn needs(&self, net: &Net, listed: usize) -> u64 {
         let DecoderConfig { layers, width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
         let within = 6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden;
         // Row by row two states a block are kept, and one block at a time is gone through.
         let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
         // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there a few at a time.
         let logits = if net.running().is_some() { 0 } else { 3 * self.output_nodes.len() * net.sizes.vocab };
-        net.bytes_of_number() as u64 * self.computed() as u64 * numbers as u64 + 4 * logits as u64
+        // Log-probabilities of policy and teacher, their gradient, and a few things between.
+        let compared = 8 * self.from.len() * listed.min(net.sizes.vocab);
+        net.bytes_of_number() as u64 * self.computed() as u64 * numbers as u64 + 4 * (logits + compared) as u64
     }
 
     /// Whether anything was chosen in it.
@@ -249,10 +277,10 @@ impl Pass {
     pub fn targets<'r>(&self, rows: &'r [TrainingRow], temperature: Option<f32>) -> Vec<Target<'r>> {
         let (mut targets, mut before) = (Vec::new(), 0);
         for &row in &self.rows {
-            let TrainingRow { example, choices, length } = &rows[row];
+            let TrainingRow { example, prompt, choices, length } = &rows[row];
             targets.extend(choices.iter().map(|choice| Target {
                 row,
-                place: example.prompt.len() + choice.index - 1,
+                place: prompt.len() + choice.index - 1,
                 to: before + choice.index,
                 token: example.response.get(choice.index).copied().unwrap_or_default(),
                 temperature: temperature.or(example.temperature).unwrap_or(1.0),

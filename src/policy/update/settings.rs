@@ -22,6 +22,23 @@ pub enum Objective {
     Reinforce,
     /// The clipped value loss of PPO's code: a critic (a model with a value head) learns the rows' value targets.
     Value,
+    /// Distillation (GKD, Agarwal et al. 2024): at each response token, the divergence between what the policy and what a teacher could have
+    /// written there. The teacher is `reference`, `reference_ema`, or the model as it was when the run began. It reads the same prompt, or that of
+    /// the column `teacher_tokens` where rows have it. No token's distribution is logged: the teacher is computed in each forward pass.
+    Distill,
+}
+
+/// The divergence of `objective: distill`, in nats: p is the policy, q the teacher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Divergence {
+    /// KL(p || q), the sum of p (ln p - ln q): seeks a mode of the teacher (OPD, OPSD, SDPO).
+    #[default]
+    ReverseKl,
+    /// KL(q || p), the sum of q (ln q - ln p): covers all that the teacher would write.
+    ForwardKl,
+    /// The generalised Jensen-Shannon divergence (GKD, Eq. 1; TRL's `beta`): beta KL(q || m) + (1 - beta) KL(p || m), with m = beta q + (1 - beta) p.
+    Jsd,
 }
 
 /// The estimate of the divergence from the reference; d is the log-probability less the reference's.
@@ -74,6 +91,12 @@ pub enum Surrogate {
     /// share `covary`, |log ratio| is added to the loss (KL-Cov, arXiv 2505.22617). They are chosen once an update, among all of its tokens, by the
     /// log-probabilities that were recorded; verl chooses anew in each forward pass.
     KlCov,
+    /// As `clip`, but the share `covary` of the tokens learns nothing: drawn at random among those whose covariance, as of `kl_cov`, lies between
+    /// `covary_above` and `covary_below` (Clip-Cov, arXiv 2505.22617). They are drawn once an update.
+    ClipCov,
+    /// phi(W) times the advantage times the log-probability, where W is the product of a row's ratios and phi(W) = W^k exp(lambda (1 - W)) a number
+    /// that no gradient goes through (VESPO, arXiv 2602.10693; TRL): 1 at W = 1, and near 0 far from it on either side. `power` is k, `damping` lambda.
+    Vespo,
 }
 
 /// How far a token's probability has gone from the old one, for `surrogate: dppo`: DPPO has both.
@@ -183,6 +206,7 @@ pub enum Schedule {
 /// Schema rules that refuse a setting which nothing would read.
 fn only_where_read() -> Value {
     let equals = |key: &str, value: &str| json!({ "properties": { key: { "const": value } }, "required": [key] });
+    let distills = equals("objective", "distill");
     let unread = |keys: &[&str]| json!({ "properties": keys.iter().map(|key| (key.to_string(), json!(false))).collect::<Map<_, _>>() });
     let acted = [
         "surrogate",
@@ -193,6 +217,10 @@ fn only_where_read() -> Value {
         "region",
         "covary",
         "covary_kl",
+        "covary_above",
+        "covary_below",
+        "power",
+        "damping",
         "mask_drift",
         "mask_below",
         "mask_unit",
@@ -205,8 +233,14 @@ fn only_where_read() -> Value {
           "then": { "allOf": [
               unread(&[&acted[..], &["clip", "clip_high", "kl_kind", "entropy"]].concat()),
               { "properties": { "aggregation": { "enum": ["seq_mean_token_sum", "seq_mean_token_mean"] } }, "required": ["aggregation"] },
-          ] },
-          "else": unread(&["beta"]) },
+          ] } },
+        { "if": distills,
+          "then": unread(&[&acted[..], &["clip", "clip_high", "kl", "kl_kind", "entropy"]].concat()), "else": unread(&["divergence", "top_k"]) },
+        { "if": equals("divergence", "jsd"), "then": { "properties": { "beta": { "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0 } } } },
+        { "if": { "not": { "anyOf": [equals("objective", "reinforce"), equals("divergence", "jsd")] } }, "then": unread(&["beta"]) },
+        { "if": { "not": { "anyOf": [distills, equals("objective", "sft")] } }, "then": unread(&["weigh_by"]) },
+        { "if": { "not": { "anyOf": [distills, { "required": ["kl"] }] } }, "then": unread(&["reference_ema"]) },
+        { "if": { "required": ["reference_ema"] }, "then": unread(&["reference"]) },
         { "if": { "not": equals("objective", "value") }, "then": unread(&["value_clip", "expectile"]) },
         { "if": { "not": equals("old", "recomputed") }, "then": unread(&["truncate"]) },
         { "if": equals("surrogate", "cispo"), "then": unread(&["dual_clip"]) },
@@ -216,7 +250,10 @@ fn only_where_read() -> Value {
             { "properties": { "aggregation": { "const": "seq_mean_token_mean" } }, "required": ["aggregation"] },
         ] } },
         { "if": equals("surrogate", "dppo"), "then": unread(&["ratio", "dual_clip"]), "else": unread(&["region"]) },
-        { "if": equals("surrogate", "kl_cov"), "then": unread(&["clip", "clip_high", "ratio", "dual_clip"]), "else": unread(&["covary", "covary_kl"]) },
+        { "if": equals("surrogate", "kl_cov"), "then": unread(&["clip", "clip_high", "ratio", "dual_clip"]), "else": unread(&["covary_kl"]) },
+        { "if": { "not": { "anyOf": [equals("surrogate", "kl_cov"), equals("surrogate", "clip_cov")] } }, "then": unread(&["covary"]) },
+        { "if": { "not": equals("surrogate", "clip_cov") }, "then": unread(&["covary_above", "covary_below"]) },
+        { "if": equals("surrogate", "vespo"), "then": unread(&["clip", "clip_high", "ratio", "dual_clip"]), "else": unread(&["power", "damping"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
         { "if": { "anyOf": [equals("schedule", "linear"), equals("schedule", "cosine")] },
           "then": { "required": ["decay_steps"] }, "else": unread(&["decay_steps", "lr_end"]) },
@@ -261,12 +298,21 @@ pub struct UpdateSettings {
     pub gate_below: f64,
     /// How `surrogate: dppo` measures how far a token's probability has gone.
     pub region: TrustRegion,
-    /// The share of the tokens that `surrogate: kl_cov` holds back, at least one token; 2e-3 in verl's recipe for 7 billion weights, 2e-4 for 32.
+    /// The share of the tokens that `surrogate: kl_cov` holds back and `clip_cov` leaves out, at least one token; 2e-3 in verl's recipe of the first for
+    /// 7 billion weights, 2e-4 for 32 and for the second.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub covary: f64,
     /// The weight of |log ratio| of those tokens; 1 in the paper.
     #[schemars(range(min = 0.0))]
     pub covary_kl: f64,
+    /// The least covariance of the tokens that `surrogate: clip_cov` draws from; 1 in verl.
+    pub covary_above: f64,
+    /// The largest; 5 in verl.
+    pub covary_below: f64,
+    /// k of `surrogate: vespo`: where the advantage is not negative, and where it is. 2 and 3 in TRL.
+    pub power: [f64; 2],
+    /// lambda of it likewise; 3 and 2 in TRL.
+    pub damping: [f64; 2],
     /// The ratio that is clipped: each token's, or one a row.
     pub ratio: RatioKind,
     /// The denominator of a ratio: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out:
@@ -290,10 +336,23 @@ pub struct UpdateSettings {
     /// last token of a response, it learns the mean whatever stands here.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
-    /// By `objective: reinforce`, the weight of the advantage. EAPO's paper names beta without a number; its released code has 1 for it and
-    /// for `kl`.
+    /// By `objective: reinforce`, the weight of the advantage, 1 when left out. EAPO's paper names beta without a number; its released code has 1
+    /// for it and for `kl`. By `divergence: jsd`, the teacher's share of the mixture, 0.5 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
-    pub beta: f64,
+    pub beta: Option<f64>,
+    /// The divergence of `objective: distill`.
+    pub divergence: Divergence,
+    /// The divergence is taken over this many tokens, the teacher's likeliest, and over the rest as one more: by both models, so that a rest of the
+    /// policy's own is still seen. It is at most the divergence of the whole vocabulary, which counts when this is left out. A rest below 1e-7 counts
+    /// as that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub top_k: Option<usize>,
+    /// By `objective: distill` and `sft`, a column whose number multiplies a token's loss: one for the row, or a list with one for each token. 0 learns
+    /// nothing there (SDAR's gate, arXiv 2605.15155); means still count the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weigh_by: Option<String>,
     /// Weight of the divergence from the reference model.
     #[schemars(range(min = 0.0))]
     pub kl: f64,
@@ -307,6 +366,12 @@ pub struct UpdateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-names" = "model"))]
     pub reference: Option<String>,
+    /// The reference follows the model slowly: after each update it is this share of what it was, and the rest of the version that the update made
+    /// (an exponential moving average of the weights; 0.95 in SDPO). It begins as the model was when the run began, and is saved with each version.
+    /// It takes the memory of one more copy of the weights that are trained. By 0 it is the version that the update made last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
+    pub reference_ema: Option<f64>,
     /// How the losses of tokens become one number.
     pub aggregation: Aggregation,
     /// The constant of `seq_mean_token_sum_norm`; the longest response of the update when left out.
@@ -379,6 +444,20 @@ impl UpdateSettings {
         }
     }
 
+    /// Whether the policy is compared with a reference or a teacher.
+    pub fn compares(&self) -> bool {
+        self.objective == Objective::Distill || self.kl != 0.0 && self.objective != Objective::Value
+    }
+
+    /// How many tokens of each choice are compared; none but the one that was chosen where nothing is distilled.
+    pub(super) fn listed(&self) -> usize {
+        if self.objective == Objective::Distill {
+            self.top_k.unwrap_or(usize::MAX)
+        } else {
+            0
+        }
+    }
+
     /// Whether ratios divide by log-probabilities under the weights that the update starts from.
     pub fn recomputes(&self) -> bool {
         self.old == Some(RatioDenominator::Recomputed)
@@ -420,17 +499,25 @@ impl Default for UpdateSettings {
             region: TrustRegion::Tv,
             covary: 2e-4,
             covary_kl: 1.0,
+            covary_above: 1.0,
+            covary_below: 5.0,
+            power: [2.0, 3.0],
+            damping: [3.0, 2.0],
             ratio: RatioKind::Token,
             old: None,
             truncate: 2.0,
             dual_clip: None,
             value_clip: 0.2,
             expectile: 0.5,
-            beta: 1.0,
+            beta: None,
+            divergence: Divergence::ReverseKl,
+            top_k: None,
+            weigh_by: None,
             kl: 0.0,
             entropy: 0.0,
             kl_kind: KlKind::K3,
             reference: None,
+            reference_ema: None,
             aggregation: Aggregation::TokenMean,
             norm: None,
             epochs: 1,

@@ -2,6 +2,7 @@
 
 use super::loss::{Rows, LOG_RATIO};
 use super::settings::{Surrogate, TrustRegion, UpdateSettings};
+use crate::seed::{mix, text, Random};
 use tch::{Kind, Tensor};
 
 /// What a surrogate is made of, a value a token: each `[tokens]`.
@@ -32,6 +33,8 @@ pub fn loss(tokens: &SurrogateInput, settings: &UpdateSettings) -> (Tensor, Tens
         Surrogate::Gmpo => gmpo(tokens, bounds),
         Surrogate::Dppo => dppo(tokens, bounds, settings.region),
         Surrogate::KlCov => kl_cov(tokens, settings.covary_kl),
+        Surrogate::ClipCov => clip_cov(tokens, bounds, settings.dual_clip),
+        Surrogate::Vespo => vespo(tokens, settings.power, settings.damping),
     };
     let Some(most) = settings.mask_drift else { return (loss, clipped) };
     let masked = drifted(tokens, most);
@@ -103,9 +106,32 @@ fn kl_cov(tokens: &SurrogateInput, weight: f64) -> (Tensor, Tensor) {
     (apart - tokens.ratio * tokens.advantage, tokens.covary.detach())
 }
 
-/// Which of some tokens covary most: the share `most` of the tokens that take part, at least one, by (log p - mean) (A - mean), of equal
-/// ones the first. A list a row.
-pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>], most: f64) -> Vec<Vec<bool>> {
+/// Clip-Cov (arXiv 2505.22617): PPO's clip, and 0 for the tokens that were drawn among those that covary.
+fn clip_cov(tokens: &SurrogateInput, bounds: (f64, f64), dual: Option<f64>) -> (Tensor, Tensor) {
+    let (loss, clipped) = clip(tokens, bounds, dual);
+    let drawn = tokens.covary.gt(0.0);
+    (loss.masked_fill(&drawn, 0.0), clipped.logical_or(&drawn))
+}
+
+/// VESPO (arXiv 2602.10693, as in TRL): -phi(W) A log pi, with W the product of a row's ratios, between 1e-8 and e^20, and phi(W) = W^k exp(lambda (1 - W))
+/// without a gradient; k and lambda by the advantage's sign.
+fn vespo(tokens: &SurrogateInput, power: [f64; 2], damping: [f64; 2]) -> (Tensor, Tensor) {
+    let below = tokens.advantage.lt(0.0).to_kind(Kind::Float);
+    let by_sign = |[up, down]: [f64; 2]| &below * (down - up) + up;
+    let (k, lambda) = (by_sign(power), by_sign(damping));
+    let log_ratio = (tokens.new.detach() - tokens.old).clamp(-LOG_RATIO, LOG_RATIO);
+    let log_weight = tokens.rows.sum(&log_ratio).clamp(1e-8f64.ln(), LOG_RATIO);
+    let phi = (k * &log_weight + lambda * (-log_weight.exp() + 1.0)).exp();
+    (-(phi * tokens.advantage) * tokens.new, tokens.ratio.detach().zeros_like())
+}
+
+/// Which tokens the settings' surrogate treats by their covariance, (log p - mean) (A - mean) over those that take part: by `kl_cov` the share `covary`
+/// that covaries most, of equal ones the first; by `clip_cov` as many, drawn by `seed` among those between the bounds. At least one, where there is
+/// one. A list a row; none where the surrogate doesn't ask.
+pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>], settings: &UpdateSettings, seed: u64) -> Vec<Vec<bool>> {
+    if ![Surrogate::KlCov, Surrogate::ClipCov].contains(&settings.surrogate) {
+        return Vec::new();
+    }
     let all: Vec<(usize, usize)> =
         (0..part.len()).flat_map(|row| (0..part[row].len()).map(move |i| (row, i))).filter(|(row, i)| part[*row][*i]).collect();
     let mean =
@@ -114,9 +140,14 @@ pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>
     let (likely, good) = (mean(&logprob), mean(&advantage));
     let covariance = |(row, i): &(usize, usize)| (f64::from(logprob(*row, *i)) - likely) * (f64::from(advantage(*row, *i)) - good);
     let mut ranked: Vec<(f64, (usize, usize))> = all.iter().map(|token| (covariance(token), *token)).collect();
-    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    if settings.surrogate == Surrogate::KlCov {
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    } else {
+        ranked.retain(|(covariance, _)| *covariance > settings.covary_above && *covariance < settings.covary_below);
+        Random::new(mix(seed, text("clip_cov"))).shuffle(&mut ranked);
+    }
     let mut covary: Vec<Vec<bool>> = part.iter().map(|part| vec![false; part.len()]).collect();
-    let count = ((all.len() as f64 * most) as usize).max(1);
+    let count = ((all.len() as f64 * settings.covary) as usize).max(1);
     ranked.iter().take(count).for_each(|(_, (row, i))| covary[*row][*i] = true);
     covary
 }
@@ -234,11 +265,46 @@ mod tests {
         let (logprobs, advantages): ([&[f32]; 2], [Vec<f32>; 2]) =
             ([&[0.0, -1.0], &[-2.0, -1.0, 9.0]], [vec![1.0, 1.0], vec![-2.0, 0.0, 9.0]]);
         let part = [vec![true; 2], vec![true, true, false]];
-        let chosen = |most| covarying(&logprobs, &advantages, &part, most);
+        let chosen = |covary| covarying(&logprobs, &advantages, &part, &UpdateSettings { covary, ..of(Surrogate::KlCov, 0.2, 0.2) }, 0);
         assert_eq!(chosen(0.0), [vec![false; 2], vec![true, false, false]], "one at least");
         assert_eq!(chosen(0.5), [vec![true, false], vec![true, false, false]]);
         assert_eq!(chosen(1.0), [vec![true; 2], vec![true, true, false]], "and none that takes no part");
-        assert!(covarying(&[], &[], &[], 0.5).is_empty());
+        assert!(covarying(&[], &[], &[], &of(Surrogate::KlCov, 0.2, 0.2), 0).is_empty());
+        assert!(covarying(&logprobs, &advantages, &part, &of(Surrogate::Clip, 0.2, 0.2), 0).is_empty(), "asked for by nobody");
+    }
+
+    /// PPO's clip, and the first token drawn: it has no loss and no slope. Of covariances 1, 0, 2, 0 (as above) one lies between 1 and 5; between 0.5 and 5
+    /// there are two, of which half of four tokens are both, and a quarter is one of them, another one by another seed.
+    #[test]
+    fn clip_cov_as_worked_by_hand() {
+        close(&row([2.0; 2], [0.5; 2], [1.0; 2], of(Surrogate::ClipCov, 0.2, 0.2)), &[(0.0, 0.0, true), (-1.0, -1.0, false)]);
+        close(&row([2.0; 2], [1.0, 1.5], [1.0; 2], of(Surrogate::ClipCov, 0.2, 0.2)), &[(0.0, 0.0, true), (-2.4, 0.0, true)]);
+        let (logprobs, advantages): ([&[f32]; 2], [Vec<f32>; 2]) = ([&[0.0, -1.0], &[-2.0, -1.0]], [vec![1.0, 1.0], vec![-2.0, 0.0]]);
+        let part = [vec![true; 2], vec![true; 2]];
+        let drawn = |covary, covary_above, seed| {
+            let settings = UpdateSettings { covary, covary_above, ..of(Surrogate::ClipCov, 0.2, 0.2) };
+            covarying(&logprobs, &advantages, &part, &settings, seed)
+        };
+        assert_eq!(drawn(0.0, 1.0, 0), [vec![false; 2], vec![true, false]], "one at least, and none at a bound");
+        assert_eq!(drawn(0.5, 0.5, 0), [vec![true, false], vec![true, false]]);
+        assert_eq!(drawn(1.0, 0.5, 0), [vec![true, false], vec![true, false]], "and none that doesn't covary");
+        assert_eq!(drawn(0.5, 5.0, 0), [vec![false; 2], vec![false; 2]]);
+        let firsts: Vec<bool> = (0..20).map(|seed| drawn(0.25, 0.5, seed)[0][0]).collect();
+        assert!(firsts.contains(&true) && firsts.contains(&false) && drawn(0.25, 0.5, 7) == drawn(0.25, 0.5, 7), "{firsts:?}");
+    }
+
+    /// Ratios 2 and 1/4: W = 1/2. A = 1: phi = (1/2)^2 exp(3/2) = 1.120422, times -ln p: p is 0.8 and 0.1. A = -2: phi = (1/2)^3 exp(1) = 0.339785, twice that.
+    /// At W = 1 it is REINFORCE; at W = e^20 nothing is left.
+    #[test]
+    fn vespo_as_worked_by_hand() {
+        let vespo = || UpdateSettings { surrogate: Surrogate::Vespo, ..Default::default() };
+        let (new, old) = ([0.8, 0.1], [0.4, 0.4]);
+        close(&row([1.0; 2], new, old, vespo()), &[(0.250015, -1.120422, false), (2.579867, -1.120422, false)]);
+        close(&row([-2.0; 2], new, old, vespo()), &[(-0.151642, 0.679570, false), (-1.564769, 0.679570, false)]);
+        close(&row([1.0; 2], [0.8, 0.2], [0.2, 0.8], vespo()), &[(0.223144, -1.0, false), (1.609438, -1.0, false)]);
+        close(&row([1.0], [1.0], [1e-12], vespo()), &[(0.0, 0.0, false)]);
+        let other = UpdateSettings { power: [1.0, 0.0], damping: [0.0, 1.0], ..vespo() };
+        close(&row([1.0; 2], new, old, other), &[(0.5 * 0.223144, -0.5, false), (0.5 * 2.302585, -0.5, false)]);
     }
 
     /// Probabilities of 1 that became 0.5 and 0.8: the mean of log acted - log new is (ln 2 + ln 1.25) / 2 = 0.458145.

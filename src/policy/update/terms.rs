@@ -1,8 +1,9 @@
 //! The terms of the loss in one pass, by objective: a value a token.
 
 use super::batch::UpdateBatch;
+use super::divergence;
 use super::loss::{self, Rows};
-use super::outputs::TokenOutputs;
+use super::outputs::{Listed, TokenOutputs};
 use super::passes::Pass;
 use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
 use super::surrogate::{self, SurrogateInput};
@@ -65,12 +66,33 @@ impl PassTokens<'_> {
         indices(&place, self.device)
     }
 
-    /// The terms of the objective. `base` are the tokens' log-probabilities under what a KL term measures the divergence from.
-    pub fn terms(&self, base: Option<Tensor>) -> Terms {
+    /// The terms of the objective. `base` is what the reference makes of the tokens: what a KL term measures the divergence from, or the teacher.
+    pub fn terms(&self, base: Option<TokenOutputs>) -> Terms {
         match self.batch.settings.objective {
             Objective::Value => self.value(),
-            Objective::Reinforce => self.reinforce(base),
-            _ => self.policy(base),
+            Objective::Distill => self.distill(base.and_then(|base| base.listed)),
+            Objective::Reinforce => self.reinforce(base.map(|base| base.logprobs)),
+            _ => self.policy(base.map(|base| base.logprobs)),
+        }
+    }
+
+    /// Without choices there is nothing to compare.
+    fn distill(&self, taught: Option<Listed>) -> Terms {
+        let outputs = self.outputs.share();
+        let none = outputs.logprobs.detach().zeros_like();
+        let apart = match (&outputs.listed, &taught) {
+            (Some(own), Some(taught)) => none.index_copy(0, &own.to, &divergence::each(own, taught, self.batch.settings)),
+            _ => none.copy(),
+        };
+        let loss = self.weighed(apart.shallow_clone());
+        Terms { loss, kl: apart.detach(), clipped: none.copy(), ratio: none.ones_like(), masked: None, outputs }
+    }
+
+    /// The losses of tokens that are imitated, times what a column says of each, where one does: the rows have it in place of an advantage.
+    fn weighed(&self, loss: Tensor) -> Tensor {
+        match self.batch.settings.weigh_by {
+            Some(_) => loss * self.own(&|row| self.batch.examples[row].each_advantage()),
+            None => loss,
         }
     }
 
@@ -96,7 +118,7 @@ impl PassTokens<'_> {
         let mean = settings.aggregation == Aggregation::SeqMeanTokenMean;
         let rows = (&self.place(), self.pass.rows.len() as i64, mean);
         let advantage = self.each(&|row| batch.examples[row].advantage);
-        let loss = loss::reinforce(&new, base.as_ref(), &advantage, rows, (settings.beta, settings.kl));
+        let loss = loss::reinforce(&new, base.as_ref(), &advantage, rows, (settings.beta.unwrap_or(1.0), settings.kl));
         let kl = tch::no_grad(|| base.map_or_else(|| new.zeros_like(), |base| &new - base));
         let clipped = new.zeros_like();
         Terms { loss, kl, clipped, ratio: new.ones_like(), masked: None, outputs }
@@ -116,7 +138,7 @@ impl PassTokens<'_> {
             RatioKind::Sequence => loss::sequence_ratio(&new, old, rows),
         };
         let (mut loss, clipped) = if imitates {
-            (-&new, new.zeros_like())
+            (self.weighed(-&new), new.zeros_like())
         } else {
             let advantage = self.own(&|row| batch.examples[row].each_advantage());
             let covary = self.own(&|row| match batch.covary.get(row) {

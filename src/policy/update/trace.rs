@@ -1,8 +1,8 @@
 //! Passes computed here: by libtorch, or row by row by the engine.
 
-use super::outputs::{chosen, TokenOutputs};
+use super::outputs::{chosen, Listed, TokenOutputs};
 use super::passes::{Pass, Target, TrainingRow};
-use crate::policy::engine::tape::{StateChoice, Tape};
+use crate::policy::engine::tape::{FigureGradients, Listing, StateChoice, Tape};
 use crate::policy::engine::AdaptedEngine;
 use crate::policy::learner::{Gradients, Trace, Tracer, Wanted};
 use crate::policy::model::reading::TrieTensors;
@@ -19,16 +19,15 @@ impl Tracer for Net {
         temperature: Option<f32>,
         wanted: Wanted,
     ) -> Result<Box<dyn Trace + '_>, PolicyError> {
-        let bends = wanted == Wanted::WithEntropy;
         Ok(match self.running() {
             Some(running) if running.values() => Box::new(EnginePass::values(pass, running, wanted)),
             Some(running) => Box::new(EnginePass::choices(pass, running, rows, temperature, wanted)),
             None => {
                 let read = || match self.sizes.value {
                     true => TokenOutputs::of_values(outputs(self, pass).squeeze_dim(1)),
-                    false => choices(self, pass, rows, temperature, bends),
+                    false => choices(self, pass, rows, temperature, wanted),
                 };
-                let outputs = if wanted == Wanted::Figures { tch::no_grad(read) } else { read() };
+                let outputs = if wanted.learns() { read() } else { tch::no_grad(read) };
                 Box::new(TorchPass { net: self, outputs })
             }
         })
@@ -46,13 +45,13 @@ fn outputs(net: &Net, pass: &Pass) -> Tensor {
     net.outputs(&states).index_select(0, &indices(&pass.from, net.device()))
 }
 
-/// What a policy makes of the tokens; with `bends` gradients can be taken of the entropies as well.
-fn choices(net: &Net, pass: &Pass, rows: &[TrainingRow], temperature: Option<f32>, bends: bool) -> TokenOutputs {
+/// What a policy makes of the tokens.
+fn choices(net: &Net, pass: &Pass, rows: &[TrainingRow], temperature: Option<f32>, wanted: Wanted) -> TokenOutputs {
     let device = net.device();
     let none = Tensor::zeros([pass.tokens(rows) as i64], (Kind::Float, device));
     if !pass.learns() {
-        let bend = bends.then(|| (none.copy(), none.copy()));
-        return TokenOutputs { logprobs: none.copy(), entropy: none.copy(), slope: none, bend };
+        let bend = wanted.bends().then(|| (none.copy(), none.copy()));
+        return TokenOutputs { logprobs: none.copy(), entropy: none.copy(), slope: none, bend, listed: None };
     }
     let targets = pass.targets(rows, temperature);
     let tensor = |value: fn(&Target) -> i64| indices(&targets.iter().map(value).collect::<Vec<i64>>(), device);
@@ -68,11 +67,12 @@ fn choices(net: &Net, pass: &Pass, rows: &[TrainingRow], temperature: Option<f32
     });
     let temperatures: Vec<f32> = targets.iter().map(|target| target.temperature).collect();
     let token = tensor(|target| target.token.into());
-    let TokenOutputs { logprobs, entropy, slope, bend } = chosen(outputs(net, pass), &token, &temperatures, mask, bends);
+    let TokenOutputs { logprobs, entropy, slope, bend, listed } = chosen(outputs(net, pass), &token, &temperatures, mask, wanted);
     let to = tensor(|target| target.to as i64);
     let spread = |values: &Tensor| none.index_copy(0, &to, values);
     let bend = bend.map(|(cross, square)| (spread(&cross), spread(&square)));
-    TokenOutputs { logprobs: spread(&logprobs), entropy: spread(&entropy), slope: spread(&slope), bend }
+    let listed = listed.map(|listed| Listed { to: to.shallow_clone(), ..listed });
+    TokenOutputs { logprobs: spread(&logprobs), entropy: spread(&entropy), slope: spread(&slope), bend, listed }
 }
 
 /// A pass that libtorch computed: its graph is that of the outputs.
@@ -115,7 +115,7 @@ enum EngineTokens {
 impl EnginePass {
     /// Of a policy.
     fn choices(pass: &Pass, running: &AdaptedEngine, rows: &[TrainingRow], temperature: Option<f32>, wanted: Wanted) -> EnginePass {
-        let (learns, bends) = (wanted != Wanted::Figures, wanted == Wanted::WithEntropy);
+        let (learns, bends) = (wanted.learns(), wanted.bends());
         let tokens = pass.tokens(rows);
         let targets = pass.targets(rows, temperature);
         let to: Vec<usize> = targets.iter().map(|target| target.to).collect();
@@ -129,21 +129,40 @@ impl EnginePass {
         let (mut logprobs, mut entropy, mut slope) = (vec![0f32; tokens], vec![0f32; tokens], vec![0f32; tokens]);
         let (mut cross, mut square) = (vec![0f32; tokens], vec![0f32; tokens]);
         let tape = pass.learns().then(|| Tape::new(running, &pass.trie, &pass.output_nodes, learns));
+        let asked = if let Wanted::Listed(Some(tokens)) = wanted { Some(numbers(tokens)) } else { None };
+        let listing = match wanted {
+            Wanted::Likeliest(count) => Some(Listing::Likeliest(count)),
+            Wanted::Listed(_) => Some(Listing::Tokens(asked.as_deref())),
+            _ => None,
+        };
+        let mut listed = None;
         if let Some(tape) = &tape {
-            let figures = tape.figures(&choices, bends);
+            let figures = tape.figures(&choices, bends, listing);
             for (i, &to) in to.iter().enumerate() {
                 (logprobs[to], entropy[to], slope[to]) = (figures.logprobs[i], figures.entropies[i], figures.slopes[i]);
                 (cross[to], square[to]) = figures.bends[i];
             }
+            listed = figures.listed.map(|figures| {
+                let size = [choices.len() as i64, -1];
+                let temperatures: Vec<f32> = choices.iter().map(|choice| choice.temperature).collect();
+                let places: Vec<i64> = to.iter().map(|&to| to as i64).collect();
+                Listed {
+                    tokens: figures.tokens.map(|tokens| Tensor::from_slice(&tokens).view(size)),
+                    logprobs: Tensor::from_slice(&figures.logprobs).view(size).set_requires_grad(learns),
+                    others: Tensor::from_slice(&figures.others),
+                    temperatures: Tensor::from_slice(&temperatures),
+                    to: Tensor::from_slice(&places),
+                }
+            });
         }
         let bend = bends.then_some((cross, square));
-        let outputs = TokenOutputs::from_figures(&logprobs, &entropy, &slope, bend, learns);
+        let outputs = TokenOutputs { listed, ..TokenOutputs::from_figures(&logprobs, &entropy, &slope, bend, learns) };
         EnginePass { outputs, tape, tokens: EngineTokens::Choices(choices, to) }
     }
 
     /// Of a critic.
     fn values(pass: &Pass, running: &AdaptedEngine, wanted: Wanted) -> EnginePass {
-        let learns = wanted != Wanted::Figures;
+        let learns = wanted.learns();
         let tape = Tape::new(running, &pass.trie, &pass.output_nodes, learns);
         let (values, states): (_, Vec<usize>) = (tape.values(), pass.from.iter().map(|&state| state as usize).collect());
         let outputs: Vec<f32> = states.iter().map(|&state| values[state]).collect();
@@ -161,10 +180,16 @@ impl Trace for EnginePass {
         let outputs = self.outputs.gradients(loss);
         let Some(tape) = &self.tape else { return Ok(Gradients { weights: None, outputs }) };
         let by = values(&outputs[0]);
-        let by_entropy = outputs.get(1).map_or_else(|| vec![0.0; by.len()], values);
-        let gradient = match &self.tokens {
-            EngineTokens::Choices(choices, to) => tape.back(choices, &to.iter().map(|&to| (by[to], by_entropy[to])).collect::<Vec<_>>()),
-            EngineTokens::States(states) => {
+        let gradient = match (&self.tokens, &self.outputs.listed) {
+            (EngineTokens::Choices(choices, _), Some(listed)) => {
+                let tokens = listed.tokens.as_ref().map(numbers);
+                tape.back(choices, &FigureGradients::Listed { tokens: tokens.as_deref(), by: &by })
+            }
+            (EngineTokens::Choices(choices, to), None) => {
+                let by_entropy = outputs.get(1).map_or_else(|| vec![0.0; by.len()], values);
+                tape.back(choices, &FigureGradients::Chosen(&to.iter().map(|&to| (by[to], by_entropy[to])).collect::<Vec<_>>()))
+            }
+            (EngineTokens::States(states), _) => {
                 // Tokens of several rows may have one state.
                 let mut sums = vec![0.0; states.iter().max().map_or(0, |most| most + 1)];
                 states.iter().zip(&by).for_each(|(&state, by)| sums[state] += by);
@@ -173,4 +198,12 @@ impl Trace for EnginePass {
         };
         Ok(Gradients { weights: Some(Tensor::from_slice(&gradient)), outputs })
     }
+}
+
+/// The tokens of a list, in its order.
+fn numbers(tokens: &Tensor) -> Vec<i64> {
+    let mut numbers = vec![0; tokens.numel()];
+    let count = numbers.len();
+    tokens.to_device(Device::Cpu).contiguous().view([-1]).copy_data(&mut numbers, count);
+    numbers
 }
