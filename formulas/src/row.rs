@@ -101,6 +101,7 @@ pub const COLUMNS: &[Column] = &[
     column("attempt", Kind::U32, "which attempt at the task, from 0"),
     column("turn", Kind::U32, "the turn in the episode, from 0"),
     column("phase", Kind::Text, "play or reflect"),
+    column("branch_of", Kind::U32, "where episodes branch: the sample whose turn the row answers: with the first row of a branch the one that it was copied from, else its own `sample`; so rows of one `task`, `branch_of` and `turn` answer one prompt"),
     column("instruction", Kind::Text, "with the first turn of an episode: the task's own text; empty where observations say it"),
     column("type", Kind::Text, "the kind of task, as the world names it, with every turn of play; empty where it names none"),
     column("observation", Kind::Text, "what the environment showed before the turn"),
@@ -180,7 +181,7 @@ pub const COLUMNS: &[Column] = &[
     column("kind", Kind::Text, "what the entry is, such as warning; empty in a memory without kinds"),
     column("level", Kind::Text, "how general the entry is, such as principle; empty in a memory without levels"),
     column("node", Kind::Text, "the node that played the episode that failed"),
-    column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash, malformed, expert, prompt (too long, or none by its template) or limit (more answers than `max_turns`); too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
+    column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash, malformed, expert, prompt (too long, or none by its template), limit (more answers than `max_turns`) or replay (played again, its world showed something else); too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
     column("error", Kind::Text, "the environment's last message, or what it did"),
     column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];
@@ -220,6 +221,9 @@ pub const ERRORS: [&str; 10] = ["iteration", "task", "sample", "attempt", "turn"
 
 /// What the name of a column begins with that has a tagged part of an answer: the tag follows. Which there are an agent says.
 pub const PART: &str = "answer_";
+
+/// The column that says whose turn a row answers, where episodes branch.
+pub const BRANCH_OF: &str = "branch_of";
 
 /// The column that says which of several models answered.
 pub const ANSWERED_BY: &str = "answered_by";

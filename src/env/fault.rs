@@ -24,6 +24,8 @@ pub enum Cause {
     TooLong { tokens: usize, limit: usize },
     /// It asks for more answers than it may have.
     Limit,
+    /// Played again, it isn't what it was.
+    Replay,
 }
 
 impl Cause {
@@ -43,6 +45,7 @@ impl Cause {
             Cause::Expert => "expert",
             Cause::Prompt | Cause::TooLong { .. } => "prompt",
             Cause::Limit => "limit",
+            Cause::Replay => "replay",
         }
     }
 }

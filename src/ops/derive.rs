@@ -31,7 +31,7 @@ const PORTS: &[Port] = &[
     Port {
         name: "other",
         about: "rows that sums over rows see besides, where `other` holds, and that don't come out",
-        carries: Carries::Rows,
+        carries: Carries::Others,
         needs: &NAME,
         optional: true,
         delay: Delay::Never,

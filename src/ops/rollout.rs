@@ -7,6 +7,7 @@
 
 use super::checks::agents;
 use super::checks::placement::{self, RolloutNeeds};
+use super::checks::trees;
 use super::episodes::attempts::{Attempts, IterationProgress};
 use super::episodes::by_name;
 use super::episodes::figures;
@@ -33,6 +34,8 @@ use crate::rollout::sampler::Sampler;
 use crate::rollout::settings::{Actor, PlaySettings};
 use crate::rollout::sources;
 use crate::rollout::summary::Summary;
+use crate::rollout::tree::Branching;
+use crate::row::BRANCH_OF;
 use crate::seed::{mix, text};
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
@@ -63,6 +66,13 @@ struct Rollout {
     /// An expert's action that isn't among the admissible ones joins them; otherwise it costs its episode.
     #[serde(default)]
     join: bool,
+    /// Copies episodes at chosen turns, and plays on from there: trees of episodes (AT2PO, arXiv 2601.04767; ARPO). A copy, a branch, is a further
+    /// sample of its task, whose rows begin with the turn that it answers anew; makes the column `branch_of`. Compare the answers to one
+    /// prompt by `group` with `by: [task, branch_of, turn]`, and take what was played behind each into account by `of: tree_return` of
+    /// `advantage`. What is made over an episode (`visitation_depth`, `history`, `over turns`) sees a branch's own rows, and figures such as
+    /// `success` count a branch as an episode: a panel is the measure. Needs a world that plays a task alike each time.
+    #[serde(default)]
+    branch: Option<Branching>,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges the
     /// episodes that it plays.
     #[serde(default = "max_failed")]
@@ -138,19 +148,24 @@ pub fn played(node: &Node) -> Option<Play> {
 
 /// Whether the node plays each task once.
 pub fn one_sample(node: &Node) -> bool {
-    node.with.typed::<Rollout>().is_some_and(|with| with.samples == 1)
+    node.with.typed::<Rollout>().is_some_and(|with| with.samples == 1 && with.branch.is_none())
 }
 
 /// Why all episodes of a task have one return, where that follows from the settings.
 pub fn equal_samples(node: &Node) -> Option<&'static str> {
     let with = node.with.typed::<Rollout>()?;
-    if with.samples == 1 {
+    if with.samples == 1 && with.branch.is_none() {
         return Some("`samples: 1` plays one episode of a task");
     }
     let agent = &with.play.agent;
-    let draws = agent.sampling(with.play.temperature, TRAINING_TEMPERATURE).temperature > 0.0;
-    let differ = draws || agent.memories().next().is_some() || agent.branches.is_some() || with.actor != Actor::default();
-    (!differ).then_some("at `temperature: 0` all samples of a task are equal (unless its world itself draws)")
+    let differ = agent.memories().next().is_some() || agent.branches.is_some() || with.actor != Actor::default();
+    equal_draws(&with).filter(|_| !differ)
+}
+
+/// Why all answers to a prompt are equal, where that follows from the settings.
+fn equal_draws(with: &Rollout) -> Option<&'static str> {
+    let draws = with.play.agent.sampling(with.play.temperature, TRAINING_TEMPERATURE).temperature > 0.0;
+    (!draws).then_some("at `temperature: 0` all samples of a task are equal (unless its world itself draws)")
 }
 
 /// What the node asks for in vain.
@@ -159,6 +174,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let differ = with.actor != Actor::Expert && with.samples > 1;
     let mut wrongs = placement::wrong(node, pipeline, &RolloutNeeds { groups: with.groups, differ, agent: &with.play.agent });
     wrongs.extend(agents::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
+    wrongs.extend(with.branch.iter().flat_map(|branch| trees::wrong(node, pipeline, branch, equal_draws(&with))));
     wrongs
 }
 
@@ -167,7 +183,8 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 fn makes(with: &With) -> Vec<String> {
-    with.typed::<Rollout>().map_or_else(Vec::new, |with| with.play.agent.columns())
+    let own = |with: &Rollout| with.branch.iter().map(|_| BRANCH_OF.to_owned()).collect::<Vec<_>>();
+    with.typed::<Rollout>().map_or_else(Vec::new, |with| [with.play.agent.columns(), own(&with)].concat())
 }
 
 /// The words that introduce its context, and the words of its own prompt.
@@ -181,7 +198,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Rollout>(node)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
-    let (samples, groups, expert) = (with.samples, with.groups, with.actor == Actor::Expert);
+    let (samples, branch, groups, expert) = (with.samples, with.branch.clone(), with.groups, with.actor == Actor::Expert);
     let (dealt, broadcast) = if groups.is_some() { (Route::One, Route::One) } else { (Route::Deal, Route::All) };
     let mut inputs = vec![(must(&ports, "tasks")?, dealt)];
     let weights = port(&ports, "weights").map(|edge| (edge, broadcast.clone()));
@@ -212,7 +229,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let start = Instant::now();
         let mut before = Summary::default();
         let mut play = |names: &[String]| {
-            let batch = play(&mut sampler, samples, names, iteration, version, &before);
+            let batch = play(&mut sampler, (samples, branch.as_ref()), names, iteration, version, &before);
             let mut batch = batch.map_err(|error| figures::noted(error, &shared, iteration, &id))?;
             before.add(&batch.summary);
             shared.lose(iteration, figures::lost(&id, std::mem::take(&mut batch.failed)));

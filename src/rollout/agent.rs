@@ -42,6 +42,22 @@ pub struct AnswerPart {
     /// Whether an answer without it is no valid action, or no valid reflection.
     #[serde(default)]
     pub required: bool,
+    /// Whether only a number counts: the part is then the first number in its tags, `7` of `7 out of 10`, and missing where there is none. Not of
+    /// `action`.
+    #[serde(default)]
+    pub number: bool,
+}
+
+impl AnswerPart {
+    /// The part in an answer, if it is there.
+    pub fn read<'a>(&self, answer: &'a str) -> Option<&'a str> {
+        let text = tags::read(&self.tag, answer)?;
+        if self.number {
+            tags::number(text)
+        } else {
+            Some(text)
+        }
+    }
 }
 
 /// How a model acts.
@@ -216,7 +232,7 @@ impl Agent {
 
     /// The texts of those parts in an answer, in order; empty where one is missing.
     pub fn read(&self, answer: &str) -> Vec<String> {
-        self.parts().map(|part| tags::read(&part.tag, answer).unwrap_or_default().to_owned()).collect()
+        self.parts().map(|part| part.read(answer).unwrap_or_default().to_owned()).collect()
     }
 
     /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where it is one of the admissible actions.
@@ -238,7 +254,7 @@ impl Agent {
 
     /// The action that an answer means; `None` where it can't be read or a required part is missing.
     pub fn action(&self, answer: &str) -> Option<String> {
-        let lacks = self.parts().any(|part| part.required && tags::read(&part.tag, answer).is_none());
+        let lacks = self.parts().any(|part| part.required && part.read(answer).is_none());
         self.decode.action(answer).filter(|_| !lacks || self.decode == Decode::Constrained)
     }
 
@@ -247,6 +263,14 @@ impl Agent {
         match &self.answer {
             None => Some(REMARK),
             Some(parts) => parts.iter().find(|part| part.required).map(|part| part.tag.as_str()),
+        }
+    }
+
+    /// The remark in a reflection: what that part says, or the whole of it.
+    pub fn remarked<'a>(&self, reflection: &'a str) -> Option<&'a str> {
+        match &self.answer {
+            None => tags::read(REMARK, reflection),
+            Some(parts) => parts.iter().find(|part| part.required).map_or(Some(reflection.trim()), |part| part.read(reflection)),
         }
     }
 
@@ -318,6 +342,26 @@ mod tests {
     fn a_reflection_stands_in_its_tag_or_is_the_whole() {
         assert_eq!(agent(json!({})).remark(), Some("remark"));
         assert_eq!(agent(json!({ "answer": [] })).remark(), None);
-        assert_eq!(agent(json!({ "answer": [{ "tag": "think" }, { "tag": "tip", "required": true }] })).remark(), Some("tip"));
+        let tips = agent(json!({ "answer": [{ "tag": "think" }, { "tag": "tip", "required": true }] }));
+        assert_eq!(
+            (tips.remark(), tips.remarked("<think>so</think><tip> go </tip>"), tips.remarked("go")),
+            (Some("tip"), Some("go"), None)
+        );
+        assert_eq!(
+            (agent(json!({})).remarked("<remark>so</remark>"), agent(json!({ "answer": [] })).remarked(" so ")),
+            (Some("so"), Some("so"))
+        );
+        let judge = agent(json!({ "answer": [{ "tag": "score", "required": true, "number": true }] }));
+        for (said, number) in [
+            ("7", Some("7")),
+            ("-0.5.", Some("-0.5")),
+            ("about 7 out of 10", Some("7")),
+            ("grade 3-4", Some("3")),
+            ("high", None),
+            ("1.2.3", None),
+        ] {
+            assert_eq!(judge.remarked(&format!("It was fine. <score>{said}</score>")), number, "{said}");
+        }
+        assert_eq!(judge.remarked("7"), None, "outside of its tags");
     }
 }

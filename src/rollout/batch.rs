@@ -1,11 +1,13 @@
 //! Plays a batch of episodes to their end.
 
-use super::episode::{EpisodeStart, Finished};
+use super::episode::EpisodeStart;
 use super::error::RolloutError;
 use super::record;
 use super::retry::FailedEpisode;
 use super::sampler::Sampler;
 use super::summary::Summary;
+use super::tree::{branched, Branching};
+use crate::row;
 use arrow::array::RecordBatch;
 
 /// The result of playing a batch of episodes.
@@ -28,11 +30,11 @@ impl Played {
     }
 }
 
-/// Plays `samples` episodes of each of the `tasks` with the weights `version`; their rows in the order of tasks and samples.
-/// `before` is the summary of the iteration's earlier episodes.
+/// Plays `samples` episodes of each of the `tasks` with the weights `version`, and the branches of these; their rows in the order of tasks and
+/// samples, those of branches behind all others. `before` is the summary of the iteration's earlier episodes.
 pub fn play(
     sampler: &mut Sampler,
-    samples: u32,
+    (samples, branching): (u32, Option<&Branching>),
     tasks: &[String],
     iteration: u64,
     version: u64,
@@ -41,11 +43,11 @@ pub fn play(
     sampler.clear(before);
     let each = tasks.iter().flat_map(|task| (0..samples).map(move |sample| (task.clone(), sample)));
     sampler.begin(each.map(|(task, sample)| EpisodeStart { task, sample, attempt: 0, memory: String::new(), iteration, version }))?;
-    let mut over: Vec<Finished> = Vec::with_capacity(sampler.begun());
-    while !sampler.idle() {
-        over.extend(sampler.step()?);
+    let (mut over, mut parts) = (sampler.finish()?, sampler.parts());
+    if let Some(branching) = branching {
+        over = branched(sampler, branching, samples, over)?;
+        parts.push(row::BRANCH_OF.to_owned());
     }
-    over.sort_by_key(|finished| finished.number);
-    let rows = record::played(&over, &[], &sampler.parts())?.into_iter().collect();
+    let rows = record::played(&over, &[], &parts)?.into_iter().collect();
     Ok(Played { rows, summary: sampler.summary().clone(), failed: sampler.failed() })
 }

@@ -162,7 +162,7 @@ fn branch_seed(turn: u64, k: usize) -> u64 {
 }
 
 /// The mean log-probability of a text's tokens; none of a text without tokens.
-fn mean(logprobs: &[f32]) -> Option<f64> {
+pub(super) fn mean(logprobs: &[f32]) -> Option<f64> {
     (!logprobs.is_empty()).then(|| logprobs.iter().map(|x| f64::from(*x)).sum::<f64>() / logprobs.len() as f64)
 }
 

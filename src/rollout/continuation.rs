@@ -1,10 +1,11 @@
 //! Plays on from a turn that was logged: the episode's responses up to it are given again, token by token, in a world of the same task, and
 //! the policy goes on from there. The observation and the prompt must equal the logged ones, or the turn isn't restored.
 
-use super::episode::{EpisodeStart, Finished};
+use super::episode::{EpisodeStart, Finished, Turn};
 use super::error::RolloutError;
 use super::sampler::Sampler;
 use super::summary::Summary;
+use crate::env::{Cause, Fault};
 
 /// Episodes that are played at a time.
 const AT_ONCE: usize = 512;
@@ -18,12 +19,37 @@ pub struct Origin {
     pub memory: String,
     /// The version of the weights that acted.
     pub version: u64,
-    /// The tokens of the responses before it, one list a turn.
+    pub past: Past,
+}
+
+/// What is played again to come to a turn.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// The tokens of the responses before the turn, one list each.
     pub responses: Vec<Vec<u32>>,
-    /// The world's states before each of these turns, and before this one.
+    /// The world's states before each of these turns, and before the turn itself.
     pub states: Vec<u64>,
-    /// What the policy read in this turn.
-    pub prompt: Vec<u32>,
+    /// What the policy read in each of them.
+    pub prompts: Vec<Vec<u32>>,
+}
+
+impl Past {
+    /// The way to the last of these turns of an episode, which are all up to it.
+    pub fn of(turns: &[Turn]) -> Past {
+        let before = &turns[..turns.len().saturating_sub(1)];
+        Past {
+            responses: before.iter().map(|turn| turn.response.tokens.clone()).collect(),
+            states: turns.iter().map(|turn| turn.state).collect(),
+            prompts: turns.iter().map(|turn| turn.prompt_tokens.clone()).collect(),
+        }
+    }
+
+    /// Why this isn't the turn that was played, if it isn't: the world is in another state, or the policy would read something else.
+    pub fn strays(&self, turn: usize, state: u64, prompt: &[u32]) -> Option<Fault> {
+        let state = self.states.get(turn).filter(|known| **known != state).map(|_| "the world's state");
+        let prompt = || self.prompts.get(turn).filter(|known| *known != prompt).map(|_| "the prompt");
+        state.or_else(prompt).map(|what| Fault::new(Cause::Replay, format!("{what} at turn {turn} isn't the one that was logged")))
+    }
 }
 
 /// An episode that goes on from a turn.
@@ -50,42 +76,29 @@ pub fn play_on(sampler: &mut Sampler, all: &[Continuation], gamma: f64) -> Resul
     for some in all.chunks(AT_ONCE) {
         sampler.clear(&Summary::default());
         for Continuation { origin, response, seed, play } in some {
-            let Origin { task, attempt, memory, version, responses, .. } = (*origin).clone();
+            let Origin { task, attempt, memory, version, mut past } = (*origin).clone();
+            past.responses.extend(response.map(<[u32]>::to_vec));
             // The iteration of an episode does nothing but seed its draws.
             let start = EpisodeStart { task, sample: *play, attempt, memory, iteration: *seed, version };
-            sampler.begin_from(start, responses.into_iter().chain(response.map(<[u32]>::to_vec)).collect())?;
+            sampler.begin_from(start, past)?;
         }
-        let mut over: Vec<Finished> = Vec::with_capacity(some.len());
-        while !sampler.idle() {
-            over.extend(sampler.step()?);
-        }
-        over.sort_by_key(|finished| finished.number);
+        let over = sampler.finish()?;
         let failed = sampler.failed();
-        let why = |finished: &Finished| {
-            let start = &finished.start;
-            let own = failed.iter().find(|f| (&f.task, f.sample, f.attempt) == (&start.task, start.sample, start.attempt));
-            own.map_or_else(|| "the world failed".to_owned(), |failed| format!("the world failed: {}", failed.error))
+        let why = |finished: &Finished| match failed.iter().find(|failed| failed.number == finished.number) {
+            Some(strayed) if strayed.cause == Cause::Replay.name() => strayed.error.clone(),
+            failed => format!("the world failed: {}", failed.map_or("", |failed| &failed.error)),
         };
         earned.extend(over.iter().zip(some).map(|(finished, continuation)| match finished.turns.is_empty() {
             true => Err(why(finished)),
-            false => worth(continuation.origin, finished, gamma),
+            false => Ok(worth(continuation.origin, finished, gamma)),
         }));
     }
     Ok(earned)
 }
 
-fn worth(origin: &Origin, finished: &Finished, gamma: f64) -> Earned {
-    let at = origin.responses.len();
-    let other = |what: &str, turn: usize| Err(format!("{what} at turn {turn} isn't the one that was logged"));
-    for (turn, state) in origin.states.iter().enumerate() {
-        if finished.turns.get(turn).is_none_or(|own| own.state != *state) {
-            return other("the world's state", turn);
-        }
-    }
-    if finished.turns[at].prompt_tokens != origin.prompt {
-        return other("the prompt", at);
-    }
-    Ok(finished.turns[at..].iter().rev().fold(0.0, |later, turn| f64::from(turn.reward) + gamma * later))
+fn worth(origin: &Origin, finished: &Finished, gamma: f64) -> f64 {
+    let own = finished.turns.get(origin.past.responses.len()..).unwrap_or_default();
+    own.iter().rev().fold(0.0, |later, turn| f64::from(turn.reward) + gamma * later)
 }
 
 #[cfg(test)]
@@ -138,10 +151,14 @@ mod tests {
         };
         let (right, wrong, responses) = (tokens(&right), tokens(&wrong), vec![tokens(&enter), tokens(&back)]);
         let prompts = finished(&mut sampler, &responses, &right).turns.into_iter().map(|turn| turn.prompt_tokens).collect::<Vec<_>>();
-        let start = Origin { task: TASK.into(), states: vec![hall.state], prompt: prompts[0].clone(), ..Origin::default() };
-        let later = Origin { responses, states: vec![hall.state, room.state, hall.state], prompt: prompts[2].clone(), ..start.clone() };
-        let lost = Origin { states: vec![room.state], ..start.clone() };
-        let other = Origin { prompt: vec![1], ..start.clone() };
+        let origin = |responses: &[Vec<u32>], states: &[u64], prompts: &[Vec<u32>]| {
+            let past = Past { responses: responses.to_vec(), states: states.to_vec(), prompts: prompts.to_vec() };
+            Origin { task: TASK.into(), past, ..Origin::default() }
+        };
+        let start = origin(&[], &[hall.state], &prompts[..1]);
+        let later = origin(&responses, &[hall.state, room.state, hall.state], &prompts);
+        let lost = origin(&[], &[room.state], &prompts[..1]);
+        let other = origin(&[], &[hall.state], &[vec![1]]);
         let on = |origin, response| Continuation { origin, response: Some(response), seed: 1, play: 0 };
         let all = [on(&start, &right), on(&start, &wrong), on(&later, &right), on(&lost, &right), on(&other, &right)];
         let earned = play_on(&mut sampler, &all, 1.0).unwrap();
@@ -152,7 +169,7 @@ mod tests {
         assert_eq!(earned[3], Err("the world's state at turn 0 isn't the one that was logged".into()));
         assert_eq!(earned[4], Err("the prompt at turn 0 isn't the one that was logged".into()));
         // Played on from a turn, and given the rest as well: the sum counts from the turn of the origin.
-        near(&worth(&start, &finished(&mut sampler, &later.responses, &right), 0.5), -0.05 - 0.025 + 0.2375);
+        near(&Ok(worth(&start, &finished(&mut sampler, &responses, &right), 0.5)), -0.05 - 0.025 + 0.2375);
         // The policy's own draws follow from the seed and the play alone.
         let draws = |sampler: &mut Sampler, seed| {
             let own = |play| Continuation { origin: &start, response: None, seed, play };
@@ -166,11 +183,8 @@ mod tests {
     fn finished(sampler: &mut Sampler, responses: &[Vec<u32>], last: &[u32]) -> Finished {
         sampler.clear(&Summary::default());
         let start = EpisodeStart { task: TASK.into(), sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
-        sampler.begin_from(start, responses.iter().cloned().chain([last.to_vec()]).collect()).unwrap();
-        let mut over = Vec::new();
-        while !sampler.idle() {
-            over.extend(sampler.step().unwrap());
-        }
-        over.remove(0)
+        let responses = responses.iter().cloned().chain([last.to_vec()]).collect();
+        sampler.begin_from(start, Past { responses, ..Past::default() }).unwrap();
+        sampler.finish().unwrap().remove(0)
     }
 }

@@ -144,6 +144,8 @@ pub struct Turn {
     pub answered_by: Option<Answerer>,
     pub parent: u64,
     pub fork: String,
+    /// Where episodes branch, with the first turn of each: the sample whose turn it answers.
+    pub branch_of: Option<u32>,
 }
 
 /// A finished episode.
@@ -295,6 +297,7 @@ impl Episode {
             answered_by,
             parent,
             fork,
+            branch_of: None,
         });
         self.shown(view, last, parallel)
     }

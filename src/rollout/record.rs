@@ -80,10 +80,13 @@ pub const COLUMNS: &[&str] = &{
     names
 };
 
-/// The records as one batch of rows, in their order; `parts` are the agent's own columns. An error says which column
-/// isn't what the row format declares it to be.
+/// The records as one batch of rows, in their order; `parts` are the agent's own columns, and behind them `branch_of` where episodes branch. An
+/// error says which column isn't what the row format declares it to be.
 pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowError> {
     let part = |(i, name): (usize, &'_ String)| {
+        if name == row::BRANCH_OF {
+            return (name.clone(), u32s(records, |r| r.turn.branch_of.unwrap_or(r.start.sample)));
+        }
         let texts = records.iter().map(|record| match &record.turn.answered_by {
             Some((model, _)) if name == row::ANSWERED_BY => model,
             _ => record.turn.parts.get(i).map_or("", String::as_str),
@@ -100,10 +103,10 @@ pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowErr
 pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Result<Option<RecordBatch>, RowError> {
     let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
         let note = notes.get(i).map_or("", String::as_str);
-        episode.turns.iter().map(move |turn| {
+        episode.turns.iter().enumerate().map(move |(at, turn)| {
             // What is known at the end stands with the last turn, what the task says with the first.
             let at_end = |text| if turn.done { text } else { "" };
-            let instruction = if turn.turn == 0 { episode.instruction.as_str() } else { "" };
+            let instruction = if at == 0 { episode.instruction.as_str() } else { "" };
             Record {
                 start: &episode.start,
                 turn,
@@ -184,6 +187,7 @@ mod tests {
             answered_by: None,
             parent: 0,
             fork: String::new(),
+            branch_of: None,
         }
     }
 

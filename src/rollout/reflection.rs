@@ -22,7 +22,7 @@ use crate::env::{Cause, EnvError, Fault, Game, Task};
 use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
 use crate::seed;
 use arrow::array::RecordBatch;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Reflects on episodes.
 pub struct Reflector {
@@ -33,6 +33,8 @@ pub struct Reflector {
     question: ReflectionQuestion,
     on: On,
     actor: Actor,
+    /// How often it is asked until its answer can be read.
+    tries: u32,
     /// Whether the expert's notes are about the episode's own task or another's.
     notes: NotesOwner,
     keep: NoteContent,
@@ -49,11 +51,11 @@ impl Reflector {
     /// Reflects as these settings say, at `temperature` where they give none; `programs` knows the programs that played. An error if there
     /// is no such prompt.
     pub fn new(settings: &ReflectionSettings, temperature: f64, programs: Programs) -> Result<Reflector, RolloutError> {
-        let ReflectionSettings { on, keep, budget, actor, notes, .. } = *settings;
+        let ReflectionSettings { on, keep, budget, actor, notes, tries, .. } = *settings;
         let agent = settings.agent.clone();
         let (question, sampling) = (ReflectionQuestion::new(&agent)?, agent.sampling(settings.temperature, temperature));
         let sources = sources::open(&agent, &Alone);
-        Ok(Reflector { agent, programs, question, on, actor, notes, keep, budget, sampling, learns: true, sources })
+        Ok(Reflector { agent, programs, question, on, actor, tries, notes, keep, budget, sampling, learns: true, sources })
     }
 
     /// The same of a model that an update trains, or that nothing does.
@@ -108,9 +110,10 @@ impl Reflector {
         let tokenizer = policy.tokenizer(&self.agent.model)?;
         let contexts = self.contexts(over, &tokenizer)?;
         let requests = over.iter().zip(contexts).map(|(episode, passages)| self.request(&tokenizer, run, episode, &passages));
-        let (requests, prompt_memories): (Vec<Request>, Vec<PromptMemory>) = requests.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let (mut requests, prompt_memories): (Vec<Request>, Vec<PromptMemory>) =
+            requests.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let responses = match self.actor {
-            Actor::Policy => self.ask(policy, &tokenizer, over, &requests, tokens)?,
+            Actor::Policy => self.ask(policy, &tokenizer, over, &mut requests, tokens)?,
             Actor::Expert | Actor::Rescue => {
                 over.iter().map(|episode| self.advise(&tokenizer, episode).map(Ok)).collect::<Result<_, _>>()?
             }
@@ -140,23 +143,32 @@ impl Reflector {
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 
-    /// The policy's responses, with the weights that played.
+    /// The policy's responses, with the weights that played. One that can't be read is asked for again, as often as the settings say, by a seed
+    /// of its own, which its request then has.
     fn ask(
         &self,
         policy: &Policy,
         tokenizer: &Tokenizer,
         over: &[Transcript],
-        requests: &[Request],
+        requests: &mut [Request],
         tokens: &mut Tally,
     ) -> Result<Vec<Result<Response, Fault>>, RolloutError> {
-        let versions: BTreeSet<u64> = over.iter().map(|episode| self.version(episode)).collect();
         let mut responses: BTreeMap<usize, Result<Response, Fault>> = BTreeMap::new();
-        for version in versions {
-            let which: Vec<usize> = (0..over.len()).filter(|&i| self.version(&over[i]) == version).collect();
-            let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
-            let replies = answers(policy, (&self.agent.model, version), &batch, &self.sampling, tokens)?;
-            let response = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer));
-            responses.extend(which.into_iter().zip(replies.into_iter().map(response)));
+        let unread = |response: &Result<Response, Fault>| response.as_ref().is_ok_and(|said| self.agent.remarked(&said.text).is_none());
+        for again in 0..u64::from(self.tries) {
+            let mut by_version: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+            for i in (0..over.len()).filter(|i| responses.get(i).is_none_or(unread)) {
+                if again > 0 {
+                    requests[i].seed = seed::mix(requests[i].seed, again);
+                }
+                by_version.entry(self.version(&over[i])).or_default().push(i);
+            }
+            for (version, which) in by_version {
+                let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
+                let replies = answers(policy, (&self.agent.model, version), &batch, &self.sampling, tokens)?;
+                let response = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer));
+                responses.extend(which.into_iter().zip(replies.into_iter().map(response)));
+            }
         }
         Ok(responses.into_values().collect())
     }
@@ -220,7 +232,7 @@ impl Reflector {
 
     /// The reflection as a further turn, with reward 0.
     fn turn(&self, episode: &Transcript, request: Request, prompt_memory: PromptMemory, response: Response) -> Turn {
-        let (remark, parts) = (self.remark(&response.text).map(str::to_owned), self.agent.read(&response.text));
+        let (remark, parts) = (self.agent.remarked(&response.text).map(str::to_owned), self.agent.read(&response.text));
         Turn {
             turn: episode.turns,
             phase: Phase::Reflect,
@@ -229,31 +241,12 @@ impl Reflector {
             prompt_tokens: request.prompt,
             prompt_memory,
             response,
-            choices: vec![],
             valid: remark.is_some(),
-            invalid: None,
             action: remark.unwrap_or_default(),
             parts,
-            reward: 0.0,
-            done: false,
-            won: false,
-            truncated: "",
             score: episode.score,
-            info: String::new(),
             seed: request.seed,
-            call: 0,
-            called: String::new(),
-            answered_by: None,
-            parent: 0,
-            fork: String::new(),
-        }
-    }
-
-    /// The remark in a response: all of it, or the text in the last closed tag.
-    fn remark<'a>(&self, response: &'a str) -> Option<&'a str> {
-        match self.agent.remark() {
-            Some(tag) => tags::read(tag, response),
-            None => Some(response.trim()),
+            ..Turn::default()
         }
     }
 
@@ -282,6 +275,7 @@ fn lost(episode: &Transcript, fault: Fault) -> FailedEpisode {
         cause: fault.cause.name(),
         error: fault.text,
         tries: 1,
+        number: 0,
     }
 }
 

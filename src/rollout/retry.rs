@@ -50,6 +50,8 @@ pub struct FailedEpisode {
     pub error: String,
     /// How often it was tried.
     pub tries: u32,
+    /// Its number in the sampler; 0 for a reflection.
+    pub number: usize,
 }
 
 /// An episode that has failed in its last try.

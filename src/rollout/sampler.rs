@@ -4,6 +4,7 @@
 
 use super::action::{Decode, Invalid, Response};
 use super::context::ContextSource;
+use super::continuation::Past;
 use super::episode::{Episode, EpisodeStart, Finished, Move};
 use super::error::{RolloutError, TooManyFailed};
 use super::exchange::NotesOwner;
@@ -41,8 +42,8 @@ pub struct Sampler {
     pending: PendingTurns,
     /// Episodes whose program got the error that its call is too long, and hasn't answered yet.
     refused: BTreeSet<usize>,
-    /// The responses of an episode's first turns, by its number, where they are given and not sampled.
-    given: BTreeMap<usize, Vec<Vec<u32>>>,
+    /// By the number of an episode, its first turns, where they are played again and not sampled.
+    given: BTreeMap<usize, Past>,
     retries: Retries,
     summary: Summary,
     failed: Vec<FailedEpisode>,
@@ -104,15 +105,29 @@ impl Sampler {
         Ok(())
     }
 
-    /// Adds an episode whose first turns have these responses, token by token; the policy goes on from there. Its number.
+    /// Adds an episode whose first turns are played again, token by token; the policy goes on from there. It fails where a turn isn't what
+    /// it was. Its number.
     ///
     /// # Errors
     /// If the task's name can't be parsed.
-    pub fn begin_from(&mut self, start: EpisodeStart, responses: Vec<Vec<u32>>) -> Result<usize, RolloutError> {
+    pub fn begin_from(&mut self, start: EpisodeStart, past: Past) -> Result<usize, RolloutError> {
         let number = self.begun();
         self.begin([start])?;
-        self.given.insert(number, responses);
+        self.given.insert(number, past);
         Ok(number)
+    }
+
+    /// Plays all episodes to their end; in the order in which they were begun.
+    ///
+    /// # Errors
+    /// As of [`Sampler::step`].
+    pub fn finish(&mut self) -> Result<Vec<Finished>, RolloutError> {
+        let mut over = Vec::with_capacity(self.episodes.len());
+        while !self.idle() {
+            over.extend(self.step()?);
+        }
+        over.sort_by_key(|finished| finished.number);
+        Ok(over)
     }
 
     /// How many episodes were begun since [`Sampler::clear`].
@@ -157,7 +172,12 @@ impl Sampler {
                     let stops = |call: &Call| [&call.stop[..], &self.player.play().sampling.stop].concat();
                     let limits = episode.view.extras.call.as_ref().map(|call| (call.max_tokens, stops(call)));
                     let (number, answered_by) = (episode.number, self.player.answerer(&episode));
-                    let given = self.given.get(&number).and_then(|given| given.get(episode.episode.turn() as usize));
+                    let (past, turn) = (self.given.get(&number), episode.episode.turn() as usize);
+                    if let Some(strays) = past.and_then(|past| past.strays(turn, episode.view.step.state, &request.prompt)) {
+                        unasked.push((number, strays));
+                        continue;
+                    }
+                    let given = past.and_then(|past| past.responses.get(turn));
                     let later = given.is_none() && self.player.begin(&episode, &request, self.pending.to())?;
                     let turn = AskedTurn { request, limits, prompt_memory, fork, answered_by };
                     if let Some(tokens) = given {
@@ -365,11 +385,12 @@ impl Sampler {
     /// Removes an episode that has ended by itself, and counts it.
     fn end(&mut self, number: usize, outcome: String) -> Option<Finished> {
         let Episode { start, instruction, kind, turns, score, .. } = self.episodes.remove(&number)?;
-        self.given.remove(&number);
+        // What was played again was counted when it was played.
+        let from = self.given.remove(&number).map_or(0, |past| past.states.len().saturating_sub(1));
         self.worlds.close(&[number]);
-        self.summary.turns += turns.len();
+        self.summary.turns += turns.len().saturating_sub(from);
         self.summary.won += turns.iter().filter(|t| t.won).count();
-        self.summary.invalid += turns.iter().filter(|t| !t.valid).count();
+        self.summary.invalid += turns.iter().skip(from).filter(|t| !t.valid).count();
         self.summary.score += f64::from(score);
         let (states, revisited) = revisits(&turns.iter().map(|turn| turn.state).collect::<Vec<_>>());
         self.summary.states += states;
@@ -382,6 +403,7 @@ impl Sampler {
         let mut over = Vec::new();
         for gone in self.retries.given_up() {
             let Some(Episode { start, .. }) = self.episodes.remove(&gone.episode) else { continue };
+            self.given.remove(&gone.episode);
             self.failed.push(FailedEpisode {
                 task: start.task.clone(),
                 sample: start.sample,
@@ -390,6 +412,7 @@ impl Sampler {
                 cause: gone.fault.cause.name(),
                 error: gone.fault.text,
                 tries: gone.tries,
+                number: gone.episode,
             });
             over.push(Finished {
                 number: gone.episode,

@@ -52,6 +52,9 @@ pub struct PlaySettings {
 fn tries() -> u32 {
     2
 }
+fn once() -> u32 {
+    1
+}
 fn budget() -> usize {
     256
 }
@@ -70,6 +73,11 @@ pub struct ReflectionSettings {
     /// Which episodes are reflected on.
     #[serde(default)]
     pub on: On,
+    /// How often it is asked, each time with a draw of its own, until its answer has the required part. What is still without is no valid
+    /// reflection: `valid` is false and `action` empty.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = 100))]
+    pub tries: u32,
     /// The parts of this attempt in the prompts of later ones.
     #[serde(default)]
     pub keep: NoteContent,

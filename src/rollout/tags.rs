@@ -14,6 +14,15 @@ pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
     Some(text[start..start + length].trim())
 }
 
+/// The first number in a text, as it is written; none where it isn't one, as in `1.2.3`.
+pub fn number(text: &str) -> Option<&str> {
+    let digit = text.find(|c: char| c.is_ascii_digit())?;
+    let start = digit - usize::from(text[..digit].ends_with('-'));
+    let length = text[digit..].find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len() - digit);
+    let number = text[start..digit + length].trim_end_matches('.');
+    number.parse::<f64>().is_ok().then_some(number)
+}
+
 /// The text before the last `<tag>`, without the space around it; nothing without a tag.
 pub fn before<'a>(tag: &str, text: &'a str) -> &'a str {
     text.rfind(&open(tag)).map_or("", |at| text[..at].trim())

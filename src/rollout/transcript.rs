@@ -1,12 +1,13 @@
 //! Reads episodes back from their rows.
 
 use super::episode::{EpisodeStart, Phase};
+use super::tree::Ways;
 use crate::credit::rows::episodes;
 use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 use std::ops::Range;
 
-/// A finished episode, read from its rows.
+/// A finished episode, read from its rows; of a branch with the turns before it.
 pub struct Transcript<'a> {
     /// Its identity.
     pub start: EpisodeStart,
@@ -56,21 +57,30 @@ pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> 
     let (observations, actions, outcomes) = (row::texts(rows, "observation")?, row::texts(rows, "action")?, row::texts(rows, "outcome")?);
     let (memories, won, scores) = (row::texts(rows, "memory")?, row::bools(rows, "won")?, row::f32s(rows, "score")?);
     let (phases, instructions) = (row::texts(rows, "phase")?, row::texts(rows, "instruction")?);
-    let transcript = |turns: Range<usize>| {
-        let (first, last) = (turns.start, turns.end - 1);
+    let numbers = row::u32s(rows, "turn")?;
+    let name = |i: usize| (tasks.value(i), samples.value(i), attempts.value(i), numbers.value(i));
+    let ways = row::u32s(rows, row::BRANCH_OF).ok().map(|of| {
+        // Reflections are no turns.
+        let none = |i: usize| if phases.value(i) == Phase::Play.name() { name(i) } else { ("", 0, 0, 0) };
+        Ways::new((0..rows.num_rows()).map(|i| (none(i), of.value(i))))
+    });
+    let transcript = |own: Range<usize>| {
+        let (start, last) = (own.start, own.end - 1);
+        let turns = ways.as_ref().and_then(|ways| ways.to(name(last))).unwrap_or_else(|| own.collect());
+        let first = turns.first().copied().unwrap_or(start);
         Transcript {
             start: EpisodeStart {
-                task: tasks.value(first).into(),
-                sample: samples.value(first),
-                attempt: attempts.value(first),
-                memory: memories.value(first).into(),
-                iteration: iterations.value(first),
-                version: versions.value(first),
+                task: tasks.value(last).into(),
+                sample: samples.value(last),
+                attempt: attempts.value(last),
+                memory: memories.value(last).into(),
+                iteration: iterations.value(last),
+                version: versions.value(last),
             },
             instruction: instructions.value(first),
             first: observations.value(first),
-            observations: turns.clone().map(|i| observations.value(i)).collect(),
-            actions: turns.clone().map(|i| actions.value(i)).collect(),
+            observations: turns.iter().map(|i| observations.value(*i)).collect(),
+            actions: turns.iter().map(|i| actions.value(*i)).collect(),
             outcome: outcomes.value(last),
             turns: turns.len() as u32,
             won: won.value(last),

@@ -115,7 +115,9 @@ impl Draw {
         }
         let player = self.player(&sources);
         let samples = 2 + self.0.below(2);
-        let rollout = format!("agent: player, samples: {samples}");
+        let branch = self.one(&["", "", "branch: { every: 1 }", "branch: { uncertain: 2, into: 2, rounds: 2 }"]);
+        let rollout =
+            format!("agent: player, samples: {samples}{}", if looped || branch.is_empty() { String::new() } else { format!(", {branch}") });
         if looped {
             let attempts = 1 + self.0.below(3);
             let until = self.one(&["won", "never"]);

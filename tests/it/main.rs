@@ -47,6 +47,7 @@ mod serve;
 mod slea_rl;
 mod study;
 mod terminal;
+mod trees;
 mod update;
 mod weights;
 mod worlds;

@@ -49,6 +49,8 @@ fn the_pipelines_make_the_rows_that_were_worked_out_by_hand() {
         "hindsight credit",
         "the advantage of OPD",
         "what is foreseen by ECHO",
+        "the advantage of AT2PO",
+        "a written number is the reward",
     ] {
         assert!(output.contains(&format!(": {formula}\n")), "{formula} is not in\n{output}");
     }
@@ -94,6 +96,8 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/gagpo-sokoban.yaml", "nodes.value.with.columns.value=avg(reward) over \"group\"", "value"),
         ("pipelines/gagpo-sokoban.yaml", "nodes.advantage.with.lambda=0", "return"),
         ("pipelines/hcapo-sokoban.yaml", "nodes.returns.with.scale=none", "advantage"),
+        ("pipelines/at2po-sokoban.yaml", "nodes.tree.with.of=step_return", "return"),
+        ("pipelines/at2po-sokoban.yaml", "nodes.tree.with.gamma=0.9", "advantage"),
         ("pipelines/opd-sokoban.yaml", "nodes.advantage.with.gamma=1", "token_advantages"),
         ("pipelines/sdpo-sokoban.yaml", "nodes.told.with.columns.teacher_tokens=prompt_tokens", "teacher_tokens"),
         ("pipelines/sdar-sokoban.yaml", "nodes.gate.with.columns.token_advantages=token_rewards", "token_advantages"),

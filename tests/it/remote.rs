@@ -97,6 +97,40 @@ fn what_a_server_does_not_answer_is_told_in_errors() {
     assert!(message.contains("model `actor`: the server that runs it gives no answers"), "{message}");
 }
 
+/// A judge on a server writes a number about each episode: what has none is asked for again by another draw, and where it writes none at last
+/// the pipeline says what counts.
+#[test]
+fn a_judge_writes_a_number_and_is_asked_again_where_it_writes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let judged = |url: &str, tries: u32| {
+        format!(
+            "flow: judged\niterations: 1\nseed: 5\nmodels:\n  actor: {{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }}
+  judge: {{ openai: {url}, model: big, tries: 1, timeout: 20 }}\nnodes:
+  tasks: {{ op: tasks, with: {{ env: minesweeper, size: 3, mines: 2, batch: 4 }} }}
+  rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3 }}, samples: 2 }} }}
+  judge:
+    op: reflect
+    inputs: rollout
+    with: {{ agent: {{ model: judge, prompt: \"{{{{ transcript }}}}\\nFrom 0 to 10?\", answer: [{{ tag: score, required: true, number: true }}] }}, on: always, tries: {tries} }}
+  reward: {{ op: derive, inputs: {{ rows: rollout, other: judge }}, with: {{ columns: {{ reward: \"coalesce(any_value(try_cast(action as float)) filter (where other) over (partition by task, sample), 5)\" }} }} }}
+log: [rollout, judge, reward]\n"
+        )
+    };
+    // The first to be asked about are praised.
+    let says = |number: usize, _: &str, _: &Value| {
+        Said::ok(spoken(&[("<score>", -0.5), (if number < 8 { "excellent" } else { "7 out of 10" }, -1.0), ("</score>", -0.5)], "stop"))
+    };
+    for (tries, asked, expected) in [(1, 8, "8,0,8,5.0"), (3, 16, "8,8,8,7.0")] {
+        let server = Server::start(says);
+        let run = trained(folder.path(), &tries.to_string(), &judged(&server.url, tries), &[]);
+        assert_eq!(server.asked.lock().unwrap().len(), asked, "nothing is asked about again that has its number");
+        let counts = single_row(&run, "select count(*), count(*) filter (valid), count(*) filter (len(prompt_tokens) > 20) from judge");
+        let reward = single_row(&run, "select distinct reward from reward");
+        assert_eq!(format!("{counts},{reward}"), expected);
+        assert_eq!(single_row(&run, "select count(distinct seed) from judge"), "8");
+    }
+}
+
 #[test]
 fn another_model_reflects() {
     let folder = tempfile::tempdir().unwrap();

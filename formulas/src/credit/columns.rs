@@ -14,6 +14,8 @@ pub struct Columns<'a> {
     pub trajectory: &'a [u64],
     /// An id of the row's trial, which is all attempts of one sample at a task, for `of: cross_episode_return`.
     pub trial: &'a [u64],
+    /// An id of the prompt that the row answers, for `of: tree_return`; empty: each answers one of its own.
+    pub prompt: &'a [u64],
     /// Whether the row is a reflection, for `of: cross_episode_return`; empty: none is.
     pub reflection: &'a [bool],
     /// How many tokens the response has, for `unit: token`.

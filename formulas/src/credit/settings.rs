@@ -16,7 +16,7 @@ pub struct AdvantageSettings {
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: EstimatorName,
-    /// The discount of step_return, cross_episode_return, gae and iql from one turn to the next, of token_gae and token_return from one token to the next, from 0 to 1.
+    /// The discount of step_return, tree_return, cross_episode_return, gae and iql from one turn to the next, of token_gae and token_return from one token to the next, from 0 to 1.
     /// Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,

@@ -3,7 +3,8 @@
 use crate::cli::error::{Error, Result};
 use crate::log::sql::{literal, quoted};
 use crate::log::{self, QueryResult, Run, SavedWeights};
-use crate::rollout::continuation::Origin;
+use crate::rollout::continuation::{Origin, Past};
+use crate::rollout::tree::Ways;
 use crate::row::{self, Kind};
 use crate::seed::{mix, text, Random};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -129,48 +130,46 @@ pub struct Restored {
     pub rest: usize,
 }
 
-/// The way to each of these turns, in their order.
+/// The way to each of these turns, in their order. Of a branch it begins with the turns of the episode that it was copied from.
 pub fn restored(run: &Run, table: &str, turns: &[Turn]) -> Result<Vec<Restored>> {
     let mut by_iteration: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     turns.iter().enumerate().for_each(|(i, turn)| by_iteration.entry(turn.iteration).or_default().push(i));
+    let branches = log::tables(run)?.iter().any(|own| own.name == table && own.columns.iter().any(|(name, _)| name == row::BRANCH_OF));
     let mut all: Vec<Option<Restored>> = turns.iter().map(|_| None).collect();
     for (iteration, which) in by_iteration {
         let tasks: Vec<String> = which.iter().map(|&i| literal(&turns[i].task)).collect();
         let sql = format!(
-            "SELECT task, sample, attempt, state, prompt_tokens, response_tokens, choices, memory FROM {} \
+            "SELECT task, sample, attempt, turn, {} AS branch_of, state, prompt_tokens, response_tokens, choices, memory FROM {} \
              WHERE iteration = {iteration} AND phase = 'play' AND task IN ({}) ORDER BY task, sample, attempt, turn",
+            if branches { row::BRANCH_OF } else { "sample" },
             quoted(table),
             tasks.join(", ")
         );
         let rows = rows(&log::query_within(run, iteration..=iteration, &sql)?)?;
         let lists = |i: usize| Ok::<_, Error>(cast(rows.column(i), &Kind::U32List.arrow())?);
-        let (prompts, responses, choices) = (lists(4)?, lists(5)?, lists(6)?);
-        let (tasks, memories) = (cast(rows.column(0), &DataType::Utf8)?, cast(rows.column(7), &DataType::Utf8)?);
-        let [samples, attempts] = [1, 2].map(|i| cast(rows.column(i), &DataType::UInt32));
-        let (samples, attempts, states) = (samples?, attempts?, cast(rows.column(3), &DataType::UInt64)?);
-        let u32_at = |column: &ArrayRef, i: usize| column.as_primitive::<UInt32Type>().value(i);
+        let (prompts, responses, choices) = (lists(6)?, lists(7)?, lists(8)?);
+        let (tasks, memories) = (cast(rows.column(0), &DataType::Utf8)?, cast(rows.column(9), &DataType::Utf8)?);
+        let numbers = [1, 2, 3, 4].map(|i| cast(rows.column(i), &DataType::UInt32));
+        let numbers: Vec<ArrayRef> = numbers.into_iter().collect::<std::result::Result<_, _>>()?;
+        let states = cast(rows.column(5), &DataType::UInt64)?;
+        let number = |column: usize, row: usize| numbers[column].as_primitive::<UInt32Type>().value(row);
         let list = |column: &ArrayRef, i: usize| row::u32_list(column.as_list(), i);
+        let name = |row: usize| (tasks.as_string::<i32>().value(row), number(0, row), number(1, row), number(2, row));
+        let ways = Ways::new((0..rows.num_rows()).map(|row| (name(row), number(3, row))));
         for i in which {
             let turn = &turns[i];
-            let own = |row: &usize| {
-                tasks.as_string::<i32>().value(*row) == turn.task
-                    && (u32_at(&samples, *row), u32_at(&attempts, *row)) == (turn.sample, turn.attempt)
-            };
-            let own: Vec<usize> = (0..rows.num_rows()).filter(own).collect();
-            let at = turn.turn as usize;
-            let Some(row) = own.get(at).copied() else { continue };
+            let Some(way) = ways.to((&turn.task, turn.sample, turn.attempt, turn.turn)) else { continue };
+            let Some(row) = way.last().copied() else { continue };
             let memory = if memories.is_null(row) { String::new() } else { memories.as_string::<i32>().value(row).to_owned() };
-            let origin = Origin {
-                task: turn.task.clone(),
-                attempt: turn.attempt,
-                memory,
-                version: turn.version,
-                responses: own[..at].iter().map(|row| list(&responses, *row)).collect(),
-                states: own[..=at].iter().map(|row| states.as_primitive::<UInt64Type>().value(*row)).collect(),
-                prompt: list(&prompts, row),
+            let past = Past {
+                responses: way[..way.len() - 1].iter().map(|row| list(&responses, *row)).collect(),
+                states: way.iter().map(|row| states.as_primitive::<UInt64Type>().value(*row)).collect(),
+                prompts: way.iter().map(|row| list(&prompts, *row)).collect(),
             };
-            let (response, choices) = (list(&responses, row), list(&choices, row));
-            all[i] = Some(Restored { origin, response, choices, rest: own.len() - at });
+            let origin = Origin { task: turn.task.clone(), attempt: turn.attempt, memory, version: turn.version, past };
+            let own = |later: &usize| (name(*later).0, name(*later).1, name(*later).2) == (turn.task.as_str(), turn.sample, turn.attempt);
+            let rest = (row..rows.num_rows()).take_while(own).count();
+            all[i] = Some(Restored { origin, response: list(&responses, row), choices: list(&choices, row), rest });
         }
     }
     let lost = || Error::request("the log lacks turns before one that is audited");

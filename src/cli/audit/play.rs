@@ -61,7 +61,7 @@ pub fn tried<'a>(sampler: &mut Sampler, turns: &[(&'a Turn, &Restored)], all: bo
                 "policy" => (0.0, 0.0),
                 _ => (worth - of_policy, error.hypot(its_error)),
             };
-            let state = restored.origin.states.last().copied().unwrap_or_default();
+            let state = restored.origin.past.states.last().copied().unwrap_or_default();
             let (worth, error, plays, refused) = (*worth, *error, plays as usize, refused.clone());
             rows.push(Tried { turn, state, role, answer, plays, worth, error, audited, audited_error, refused });
         }

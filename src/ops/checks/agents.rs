@@ -55,6 +55,10 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         let message = "no part of its answers is the action".to_owned();
         wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));
     }
+    if agent.answer.iter().flatten().any(|part| part.tag == ACTION && part.number) {
+        let message = "an action is what the world is told, and no number is read from it".to_owned();
+        wrongs.push(at("answer", message).help("leave `number` out of the part `action`"));
+    }
     wrongs
 }
 

@@ -17,6 +17,7 @@ pub mod served;
 pub mod shared;
 pub mod small_rewards;
 pub mod templates;
+pub mod trees;
 pub mod unused;
 pub mod update_order;
 pub mod upstream;

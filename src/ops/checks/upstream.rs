@@ -16,12 +16,12 @@ pub fn answers(node: &Node) -> bool {
     [Role::Plays, Role::Reflects, Role::Measures].into_iter().any(|role| is(node, role))
 }
 
-/// The node and its ancestors along main inputs, the nearest first: through each node's first input that carries no weights.
+/// The node and its ancestors along main inputs, the nearest first: through each node's first input whose rows come out.
 pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Item = &'a Node> {
     let before = |here: &&'a Node| {
         let operator = operator(&here.op);
         let port = |name: &str| operator.and_then(|o| o.ports.iter().find(|p| p.name == name));
-        let rows = |e: &&Input| port(&e.port).is_none_or(|p| p.carries != Carries::Weights);
+        let rows = |e: &&Input| port(&e.port).is_none_or(|p| ![Carries::Weights, Carries::Others].contains(&p.carries));
         here.inputs.iter().find(rows).and_then(|e| pipeline.node(&e.from))
     };
     // A pipeline's main inputs make no cycle; the bound is for one that isn't checked yet.

@@ -54,7 +54,7 @@ pub fn lost_reflections(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator
 }
 
 fn as_lost<'n>(phase: &'static str, node: &'n str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'n> {
-    failed.into_iter().map(move |FailedEpisode { task, sample, attempt, turn, cause, error, tries }| Lost {
+    failed.into_iter().map(move |FailedEpisode { task, sample, attempt, turn, cause, error, tries, .. }| Lost {
         task,
         sample,
         attempt,

@@ -54,12 +54,15 @@ export function Episode({ number, run, parts, given }) {
   const largest = Math.max(0, ...rows.flatMap((row, r) => (data.texts?.[r]?.pieces || [0]).map((_, i) => Math.abs((BY[by].of(row, i) ?? 0) - (BY[by].middle || 0)))));
   const besides = (samples) => address(["r", number, "i", iteration, "e", task, String(Math.max(0, Number(sample) + samples))], { table: given.table, by: given.by });
   const last = rows.findLast((row) => row.phase === "play") || rows.at(-1);
+  const { branch_of: origin, turn } = rows[0];
+  const branch = from === 0 && ![undefined, null, rows[0].sample].includes(origin);
   return html`<h2>${task} <span class="quiet">sample ${sample}, iteration ${iteration}</span></h2>
     <p><a href=${besides(-1)} rel="prev">sample before</a> · <a href=${besides(1)} rel="next">next sample</a> · <a href=${address(["r", number, "i", iteration])}>all of iteration ${iteration}</a>${" "}
       <${Choice} label="Colour tokens by" value=${by} options=${known.map(([id, one]) => [id, one.name])} onChange=${(value) => change({ by: value })} />
       <label class="choice"><input type="checkbox" checked=${given.numbers === "1"} onChange=${(event) => change({ numbers: event.target.checked ? "1" : "" })} /> numbers</label>
       <label class="choice">Find <input type="search" value=${find} onInput=${(event) => setFind(event.target.value)} /></label></p>
     <p>${rows.length} rows; ${last.won ? "won" : "not won"}${typeof last.score === "number" ? `, score ${shown(last.score)}` : ""}${last.truncated ? `, cut: ${last.truncated}` : ""}. <span class="quiet">Keys: j and k walk through the turns, n and p through the samples.</span></p>
+    ${branch && html`<p>A branch of <a href=${address(["r", number, "i", iteration, "e", task, String(origin)], { table: given.table, turn })}>sample ${origin}</a>, which has the turns before turn ${turn}.</p>`}
     <${Legend} by=${BY[by]} largest=${largest} />
     ${!data.texts && html`<p class="quiet">The vocabulary isn't in the run's folder: prompts can't be read as text.</p>`}
     ${rows.map((row, i) => (!find || JSON.stringify([row.observation, row.action, row.response, data.texts?.[i]]).includes(find)) && html`<${Turn} key=${key(row)} table=${table} id=${key(row)} row=${row} texts=${data.texts?.[i]} by=${BY[by]} largest=${largest}

@@ -10,6 +10,7 @@ mod reward;
 mod step_return;
 mod token_gae;
 mod token_return;
+mod tree_return;
 
 pub use episode_return::episode_return;
 pub use gae::{explained_variance, gae, targets};
@@ -26,7 +27,7 @@ use std::ops::Range;
 pub struct Estimator {
     /// The value of each row, from whole trajectories.
     pub values: fn(&EstimatorInput) -> Vec<f64>,
-    /// The columns of `f32` that it reads beside the reward, by [`Columns::named`].
+    /// The columns that it reads beside the reward: those of `f32` by [`Columns::named`].
     pub needs: &'static [&'static str],
     /// The settings that no other estimator reads: beside another they are refused.
     pub settings: &'static [&'static str],
@@ -115,6 +116,10 @@ table! {
     /// The discounted sum of the rewards from this turn on, to the end of the trial: of this attempt and of those after it (LaMer, Eq. 4).
     /// A reflection is worth what the first turn of the next attempt is (section 4: it is trained by the reward of the next episode).
     CrossEpisodeReturn => cross_episode_return,
+    /// Where episodes branch (`branch` of `rollout`): the reward of this turn and the discounted mean over the answers to the next prompt, each
+    /// worth its own tree_return: the episode's next turn, and the branches that begin there (AT2PO, arXiv 2601.04767). step_return is the
+    /// return of the row's own sample alone.
+    TreeReturn => tree_return,
     /// The reward of the turn alone (EAPO, Eq. 14 read literally).
     Reward => reward,
     /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes `value_target`.

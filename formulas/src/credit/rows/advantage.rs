@@ -5,7 +5,7 @@
 use super::episodes::{episodes, reflections};
 use super::tokens::TokenSteps;
 use crate::credit::{advantages, values, AdvantageSettings, Baseline, Columns, RowStatus, Unit};
-use crate::row::{self, f32_lists, keys, RowError, View};
+use crate::row::{self, f32_lists, keys, Kind, RowError, View};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,7 +21,8 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
     let rows = view.read(&[&["task", "sample", "attempt", "phase", "reward", "valid"], truncated, estimator.needs].concat())?;
     let cut: Vec<bool> = row::texts(&rows, "truncated").map_or(vec![], |texts| texts.iter().map(|text| text != Some("")).collect());
     let valid: Vec<bool> = row::bools(&rows, "valid")?.values().iter().collect();
-    let named = estimator.needs.iter().map(|name| Ok((*name, &row::f32s(&rows, name)?.values()[..])));
+    let floats = estimator.needs.iter().filter(|name| row::kind(name) == Some(Kind::F32));
+    let named = floats.map(|name| Ok((*name, &row::f32s(&rows, name)?.values()[..])));
     let named: Vec<(&str, &[f32])> = named.collect::<Result<_, RowError>>()?;
     let columns = Columns {
         reward: row::f32s(&rows, "reward")?.values(),
@@ -29,6 +30,7 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
         cut: &cut,
         named: &named,
         trial: &keys(&rows, &["task", "sample"]),
+        prompt: &if rows.column_by_name(row::BRANCH_OF).is_some() { keys(&rows, &["task", row::BRANCH_OF, "turn"]) } else { vec![] },
         reflection: &reflections(&rows)?,
         ..Default::default()
     };
