@@ -104,6 +104,7 @@ pub const COLUMNS: &[Column] = &[
     column("branch_of", Kind::U32, "where episodes branch: the sample whose turn the row answers: with the first row of a branch the one that it was copied from, else its own `sample`; so rows of one `task`, `branch_of` and `turn` answer one prompt"),
     column("instruction", Kind::Text, "with the first turn of an episode: the task's own text; empty where observations say it"),
     column("type", Kind::Text, "the kind of task, as the world names it, with every turn of play; empty where it names none"),
+    column("gold", Kind::Text, "with the first turn of an episode: the task's right answer, where the world says it; no prompt has it, and templates over rows may"),
     column("observation", Kind::Text, "what the environment showed before the turn"),
     column("state", Kind::U64, "hash of the environment's canonical state before the turn"),
     column("prompt_tokens", Kind::U32List, "the tokens the policy read"),

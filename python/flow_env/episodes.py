@@ -323,6 +323,8 @@ class Episodes:
                 answer["instruction"] = clean(view.instruction)
             if view.type:
                 answer["type"] = view.type
+            if view.gold:
+                answer["gold"] = clean(view.gold)
             if view.done:
                 raise ValueError("the episode is over before its first step")
         else:

@@ -33,6 +33,8 @@ class View:
     """After a reset: the task's own text, apart from the observation."""
     type: Optional[str] = None
     """After a reset: the kind of task."""
+    gold: Optional[str] = None
+    """After a reset: the task's right answer. No policy sees it; templates over rows may."""
 
 
 def as_view(answer: object, method: str) -> View:

@@ -26,6 +26,8 @@ pub struct Extras {
     pub instruction: Option<String>,
     /// After a reset: the kind of task.
     pub kind: Option<String>,
+    /// After a reset: the task's right answer, which is shown to no policy.
+    pub gold: Option<String>,
     /// What an agent program asks of the policy now.
     pub call: Option<Box<Call>>,
     /// Rewards of single calls of this episode, by their names.

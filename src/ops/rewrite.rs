@@ -23,8 +23,8 @@ struct Rewrite {
     #[schemars(extend("x-names" = "model"))]
     model: String,
     /// The prompt: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the turn after
-    /// it (`after`), over `observation` and `action` of all turns before it (`history`) and over the task's text (`task`), or a file with
-    /// one. Where the model has a chat template it is the turn of a user.
+    /// it (`after`), over `observation` and `action` of all turns before it (`history`), over the task's text (`task`) and its right answer
+    /// (`gold`), or a file with one. Where the model has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
     /// The response to learn, a template likewise. A row for which it comes to nothing has no response, and isn't learnt from.

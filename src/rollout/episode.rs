@@ -159,6 +159,8 @@ pub struct Finished {
     pub instruction: String,
     /// The kind of task, as the world names it; else empty.
     pub kind: String,
+    /// Its right answer, where the world says it; else empty.
+    pub gold: String,
     /// Its turns of play; none if it was given up.
     pub turns: Vec<Turn>,
     /// The observation after the last turn.
@@ -221,6 +223,8 @@ pub struct Episode {
     pub instruction: String,
     /// The kind of task, as the world names it; else empty.
     pub kind: String,
+    /// Its right answer, where the world says it; else empty. No prompt has it.
+    pub gold: String,
     /// The turns so far.
     pub turns: Vec<Turn>,
     /// The sum of the rewards so far.
@@ -239,6 +243,7 @@ impl Episode {
             view: None,
             instruction: String::new(),
             kind: String::new(),
+            gold: String::new(),
             turns: vec![],
             score: 0.0,
             calls: Calls::default(),
@@ -251,6 +256,7 @@ impl Episode {
         let first = view.as_ref().map(|view| &view.extras);
         self.instruction = first.and_then(|first| first.instruction.clone()).unwrap_or_default();
         self.kind = first.and_then(|first| first.kind.clone()).unwrap_or_default();
+        self.gold = first.and_then(|first| first.gold.clone()).unwrap_or_default();
         (self.view, self.turns, self.score, self.calls, self.refused) = (view, vec![], 0.0, Calls::default(), 0);
     }
 

@@ -211,7 +211,7 @@ fn filled(template: &PromptTemplate, episodes: &[Transcript], most: usize) -> Re
     }
     let mut records: Vec<Record> = Vec::with_capacity(turns.len());
     for (episode, turn) in &turns {
-        records.push(Record { start: &episode.start, turn, instruction: "", kind: "", next_note: "", outcome: "" });
+        records.push(Record { start: &episode.start, turn, instruction: "", kind: "", gold: "", next_note: "", outcome: "" });
     }
     Ok(if records.is_empty() { None } else { Some(record::table(&records, &[])?) })
 }
@@ -298,7 +298,7 @@ mod tests {
             .collect();
         let records: Vec<Record> = turns
             .iter()
-            .map(|(episode, turn)| Record { start: &episode.start, turn, instruction: "", kind: "", next_note: "", outcome: "" })
+            .map(|(episode, turn)| Record { start: &episode.start, turn, instruction: "", kind: "", gold: "", next_note: "", outcome: "" })
             .collect();
         let rows = record::table(&records, &[]).unwrap();
         let lists = |most| {

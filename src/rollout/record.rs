@@ -17,6 +17,8 @@ pub struct Record<'a> {
     pub instruction: &'a str,
     /// The kind of task, as the world names it; empty where it names none, and of a reflection.
     pub kind: &'a str,
+    /// The task's right answer, with the first turn, where the world says it; else empty.
+    pub gold: &'a str,
     /// The notes for the next attempt; in the last turn only.
     pub next_note: &'a str,
     /// The observation after the last turn of play; in that turn only.
@@ -27,7 +29,7 @@ pub struct Record<'a> {
 type RecordColumn = (&'static str, fn(&[Record]) -> ArrayRef);
 
 /// The columns of a row, in the table's order.
-const LIST: [RecordColumn; 39] = [
+const LIST: [RecordColumn; 40] = [
     ("iteration", |rows| u64s(rows, |r| r.start.iteration)),
     ("task", |rows| texts(rows, |r| &r.start.task)),
     ("sample", |rows| u32s(rows, |r| r.start.sample)),
@@ -36,6 +38,7 @@ const LIST: [RecordColumn; 39] = [
     ("phase", |rows| texts(rows, |r| r.turn.phase.name())),
     ("instruction", |rows| texts(rows, |r| r.instruction)),
     ("type", |rows| texts(rows, |r| r.kind)),
+    ("gold", |rows| texts(rows, |r| r.gold)),
     ("observation", |rows| texts(rows, |r| &r.turn.observation)),
     ("state", |rows| u64s(rows, |r| r.turn.state)),
     ("prompt_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_tokens)),
@@ -106,12 +109,13 @@ pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Resu
         episode.turns.iter().enumerate().map(move |(at, turn)| {
             // What is known at the end stands with the last turn, what the task says with the first.
             let at_end = |text| if turn.done { text } else { "" };
-            let instruction = if at == 0 { episode.instruction.as_str() } else { "" };
+            let at_start = |text| if at == 0 { text } else { "" };
             Record {
                 start: &episode.start,
                 turn,
-                instruction,
+                instruction: at_start(&episode.instruction),
                 kind: &episode.kind,
+                gold: at_start(&episode.gold),
                 next_note: at_end(note),
                 outcome: at_end(&episode.outcome),
             }
@@ -195,7 +199,7 @@ mod tests {
     fn what_is_known_at_the_end_stands_with_the_last_turn() {
         let start = EpisodeStart { task: "t".into(), sample: 2, attempt: 1, memory: "Attempt 1\n".into(), iteration: 3, version: 4 };
         let (turns, outcome) = (vec![turn(0, false), turn(1, true)], "the end".into());
-        let over = Finished { number: 0, start, instruction: "boil water".into(), kind: "hard".into(), turns, outcome };
+        let over = Finished { number: 0, start, instruction: "boil water".into(), kind: "hard".into(), gold: "100".into(), turns, outcome };
         let given_up = Finished { number: 1, turns: vec![], ..over.clone() };
         assert!(played(std::slice::from_ref(&given_up), &[], &[]).unwrap().is_none(), "an episode without a turn has no row");
         let rows = played(&[given_up, over], &["nothing".into(), "kept".into()], &["answer_think".into()]).unwrap().unwrap();
@@ -206,6 +210,7 @@ mod tests {
         assert_eq!(texts("truncated"), ["", "world"]);
         assert_eq!(row::bools(&rows, "response_cut").unwrap().iter().flatten().collect::<Vec<_>>(), [true, false]);
         assert_eq!((texts("instruction"), texts("answer_think")), (vec!["boil water", ""], vec!["so", "so"]));
+        assert_eq!(texts("gold"), ["100", ""]);
         assert_eq!((texts("type"), texts("info")), (vec!["hard", "hard"], vec![r#"{"steps":1.0}"#; 2]));
         assert_eq!((texts("observation"), texts("mode")), (vec!["seen 0", "seen 1"], vec!["memory", "memory"]));
         assert_eq!(row::f32s(&rows, "reward").unwrap().values().to_vec(), [-0.1, 10.0]);

@@ -13,13 +13,19 @@ pub const PLACES: Placeholders = &[
     ("after", "those of the turn after; in a last turn `after.observation` is the outcome, other texts are empty and numbers 0"),
     ("history", "the turns before it in the same attempt, oldest first: `observation` and `action` of each"),
     ("task", "what the world says is to be done"),
+    ("gold", "the task's right answer, where the world says it"),
 ];
 
 /// What `history` tells of a turn, as it does in an agent's prompt.
 const PAST: [&str; 2] = ["observation", "action"];
 
-/// The column that `task` is; the first turn of an attempt has it.
-const INSTRUCTION: &str = "instruction";
+/// The columns that `task` and `gold` are; the first turn of an attempt has them.
+const FIRST: [(&str, &str); 2] = [("task", "instruction"), ("gold", "gold")];
+
+/// The column of the first turn that stands at `place`.
+fn first_column(place: &str) -> Option<&'static str> {
+    FIRST.iter().find(|(name, _)| *name == place).map(|(_, column)| *column)
+}
 
 /// The columns that say which rows are turns of one attempt.
 const ATTEMPT: [&str; 5] = ["iteration", "task", "sample", "attempt", "phase"];
@@ -45,7 +51,7 @@ impl RowText {
             let columns: Vec<&str> = match place {
                 // A loop's variable has no name here, so that all that it could ask for is read.
                 "history" if asked => PAST.into(),
-                "task" if asked => vec![INSTRUCTION],
+                _ if asked && first_column(place).is_some() => first_column(place).into_iter().collect(),
                 _ => fields.iter().filter_map(|field| field.strip_prefix(place)?.strip_prefix('.')?.split('.').next()).collect(),
             };
             (place, columns.into_iter().map(str::to_owned).collect())
@@ -79,8 +85,8 @@ impl RowText {
                     own.map_or(Value::UNDEFINED, |(_, columns)| Value::from_pairs(columns.iter().map(value)))
                 };
                 let first = || (0..i).rev().take_while(|&other| attempts.get(other) == Some(&attempts[i])).last().unwrap_or(i);
-                if place == "task" {
-                    return cell(&rows, place, INSTRUCTION, Some(first()), i);
+                if let Some(column) = first_column(place) {
+                    return cell(&rows, place, column, Some(first()), i);
                 }
                 if place == "history" {
                     let first = first();
@@ -161,6 +167,7 @@ mod tests {
             ("turn", Arc::new(UInt32Array::from(vec![0, 1, 2, 0]))),
             ("phase", texts(["play"; 4])),
             ("instruction", texts(["find the door", "", "", "stay"])),
+            ("gold", texts(["the attic", "", "", "here"])),
             ("observation", texts(["hall", "attic", "hall", "hall"])),
             ("action", texts(["up", "down", "open", "wait"])),
             ("outcome", texts(["", "", "behind the door", "lost"])),
@@ -194,6 +201,7 @@ mod tests {
 
     #[test]
     fn every_turn_of_an_attempt_can_be_told_the_task() {
+        assert_eq!(texts("{{ gold }}"), ["the attic", "the attic", "the attic", "here"]);
         assert_eq!(texts("{{ task }}: {{ row.turn }}"), ["find the door: 0", "find the door: 1", "find the door: 2", "stay: 0"]);
     }
 
@@ -220,6 +228,7 @@ mod tests {
         assert_eq!(needs("{{ after.observation }} {{ row.turn }}"), ["observation", "outcome", "turn"]);
         assert_eq!(needs("{{ row.turn }}{{ history | length }}"), ["action", "observation", "turn"]);
         assert_eq!(needs("{{ task }}"), ["instruction"]);
+        assert_eq!(needs("{{ gold }}"), ["gold"]);
         assert_eq!(needs("{% if before.answer_memory %}x{% endif %}"), ["answer_memory"]);
         assert!(RowText::new("{{ state }}").unwrap_err().to_string().contains("there is no `state` for a template"));
     }

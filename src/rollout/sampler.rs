@@ -384,7 +384,7 @@ impl Sampler {
 
     /// Removes an episode that has ended by itself, and counts it.
     fn end(&mut self, number: usize, outcome: String) -> Option<Finished> {
-        let Episode { start, instruction, kind, turns, score, .. } = self.episodes.remove(&number)?;
+        let Episode { start, instruction, kind, gold, turns, score, .. } = self.episodes.remove(&number)?;
         // What was played again was counted when it was played.
         let from = self.given.remove(&number).map_or(0, |past| past.states.len().saturating_sub(1));
         self.worlds.close(&[number]);
@@ -395,7 +395,7 @@ impl Sampler {
         let (states, revisited) = revisits(&turns.iter().map(|turn| turn.state).collect::<Vec<_>>());
         self.summary.states += states;
         self.summary.revisited += revisited;
-        Some(Finished { number, start, instruction, kind, turns, outcome })
+        Some(Finished { number, start, instruction, kind, gold, turns, outcome })
     }
 
     /// Removes the episodes that failed in their last try.
@@ -419,6 +419,7 @@ impl Sampler {
                 start,
                 instruction: String::new(),
                 kind: String::new(),
+                gold: String::new(),
                 turns: vec![],
                 outcome: String::new(),
             });

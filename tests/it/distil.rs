@@ -69,24 +69,35 @@ fn distillation_repeats_is_resumed_and_replayed() {
 fn the_pipelines_of_distillation_run() {
     let folder = tempfile::tempdir().unwrap();
     for (name, teacher, learns) in [
-        ("gkd", true, "update"),
-        ("sdpo", false, "update"),
-        ("sdar", false, "guide"),
-        ("clip-cov", false, "update"),
-        ("vespo", false, "update"),
+        ("gkd-sokoban", true, "update"),
+        ("sdpo-sokoban", false, "update"),
+        ("sdar-sokoban", false, "guide"),
+        ("clip-cov-sokoban", false, "update"),
+        ("vespo-sokoban", false, "update"),
+        ("igpo-search", false, "update"),
     ] {
         let small = "{ load: null, new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }";
         let teacher = if teacher { format!("teacher: {}", small.replace("load: null", "load: null, of: null")) } else { String::new() };
+        let own = if name == "igpo-search" { "own: { with: { batch: 2 } }" } else { "" };
         let yaml = format!(
-            "like: pipelines/{name}-sokoban.yaml\nflow: {name}\niterations: 2\nmodels:\n  actor: {small}\n  {teacher}\nnodes:\n  evaluate: null\n  \
+            "like: pipelines/{name}.yaml\nflow: {name}\niterations: 2\nmodels:\n  actor: {small}\n  {teacher}\nnodes:\n  evaluate: null\n  {own}\n  \
              tasks: {{ with: {{ batch: 2 }} }}\n  rollout: {{ with: {{ samples: 2 }} }}\nlog: [rollout, {learns}]\ntests: []\n"
         );
         let run = trained(folder.path(), name, &yaml, &[]);
         let rows =
             ask(&run, &format!("select count(*) as n, max(version) as version, bool_and(isfinite(loss_share)) as fine from \"{learns}\""));
-        assert!(rows[0]["n"].as_u64().unwrap() > 20 && rows[0]["fine"] == true, "{name}: {rows:?}");
-        assert_eq!(rows[0]["version"], if learns == "guide" { 4 } else { 2 }, "{name}");
+        assert!(rows[0]["n"].as_u64().unwrap() > 10 && rows[0]["fine"] == true, "{name}: {rows:?}");
+        assert_eq!(
+            rows[0]["version"],
+            if ["sdar-sokoban", "igpo-search"].contains(&name) { 4 } else { 2 },
+            "{name}: two updates of two make four"
+        );
         let learnt = ask(&run, &format!("select sum(logit_grad) as pulled from \"{learns}\""));
-        assert!(learnt[0]["pulled"].as_f64().unwrap() > 0.0 || ["clip-cov", "vespo"].contains(&name), "{name}: {learnt:?}");
+        let spread = name.starts_with("clip-cov") || name.starts_with("vespo");
+        assert!(learnt[0]["pulled"].as_f64().unwrap() > 0.0 || spread, "{name}: {learnt:?}");
+        if name == "igpo-search" {
+            let told = ask(&run, "select bool_and((turn = 0) = (gold <> '')) as first from rollout");
+            assert_eq!(told[0]["first"], true, "the right answer stands with the first turn");
+        }
     }
 }

@@ -99,6 +99,7 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/at2po-sokoban.yaml", "nodes.tree.with.of=step_return", "return"),
         ("pipelines/at2po-sokoban.yaml", "nodes.tree.with.gamma=0.9", "advantage"),
         ("pipelines/opd-sokoban.yaml", "nodes.advantage.with.gamma=1", "token_advantages"),
+        ("pipelines/igpo-search.yaml", "nodes.compared.with.scale=none", "advantage"),
         ("pipelines/sdpo-sokoban.yaml", "nodes.told.with.columns.teacher_tokens=prompt_tokens", "teacher_tokens"),
         ("pipelines/sdar-sokoban.yaml", "nodes.gate.with.columns.token_advantages=token_rewards", "token_advantages"),
         ("pipelines/echo-sokoban.yaml", "nodes.seen.with.columns.response_tokens=prompt_tokens", "response_tokens"),

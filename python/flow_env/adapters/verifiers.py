@@ -91,7 +91,7 @@ class Verifiers(World):
         first, self.play.asked_before = not self.play.asked_before, True
         rest = [message for message in messages if message.role != "system"]
         shown = text(rest[0]) if len(rest) == 1 else "\n".join(f"{getattr(message, 'name', None) or message.role}: {text(message)}" for message in rest)
-        return View(shown or "Go on.", instruction=about or None) if first else View(shown or "Go on.")
+        return View(shown or "Go on.", instruction=about or None, gold=self.expert()) if first else View(shown or "Go on.")
 
     def expert(self) -> Optional[str]:
         answer = getattr(self.row.data, str(self.gold), None)

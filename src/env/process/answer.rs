@@ -48,6 +48,7 @@ struct RawView {
     instruction: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
+    gold: Option<String>,
     call: Option<Box<Call>>,
     credit: Option<Vec<(String, f64)>>,
     unread: Option<Vec<String>>,
@@ -91,6 +92,7 @@ pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> 
         truncated: shown.truncated.unwrap_or(false) && done,
         instruction: shown.instruction.filter(|text| !text.is_empty()),
         kind: shown.kind,
+        gold: shown.gold,
         call: shown.call.filter(|_| !done),
         credit,
         unread,
@@ -159,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_answer_may_have_a_score_figures_and_the_tasks_text() {
-        let text = r#"{"episode":3,"observation":"x","reward":0.5,"done":true,"won":null,"truncated":true,"score":33,"info":{"steps":1},"type":"long","instruction":"Go."}"#;
+        let text = r#"{"episode":3,"observation":"x","reward":0.5,"done":true,"won":null,"truncated":true,"score":33,"info":{"steps":1},"type":"long","instruction":"Go.","gold":"42"}"#;
         let view = shown_after(text, &mut None).unwrap();
         let info = BTreeMap::from([("steps".to_owned(), 1.0)]);
         let extras = Extras {
@@ -168,6 +170,7 @@ mod tests {
             truncated: true,
             instruction: Some("Go.".into()),
             kind: Some("long".into()),
+            gold: Some("42".into()),
             ..Extras::default()
         };
         assert_eq!((view.extras, view.step.won, view.step.done), (extras, false, true));

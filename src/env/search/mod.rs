@@ -135,6 +135,7 @@ impl Environment for Search {
             info: info.into_iter().flatten().collect(),
             instruction: Some(self.question.text.clone()),
             kind: Some(self.question.kind.replace(' ', "_")),
+            gold: Some(self.question.answer.clone()),
             ..Extras::default()
         }
     }
@@ -152,15 +153,16 @@ mod tests {
             let mut env = Task::parse(&format!("search-d2000-f3-s{seed}")).unwrap().make().unwrap();
             let mut step = env.reset();
             assert_eq!(step.observation, "Nothing was found yet.");
-            let mut turns = 0;
+            let (mut turns, mut last) = (0, String::new());
             while let Some(action) = env.expert() {
                 assert!(env.admissible().contains(&action), "{action} isn't one of {:?}", env.admissible());
                 step = env.step(&action);
-                turns += 1;
+                (turns, last) = (turns + 1, action);
             }
             let extras = env.extras();
             assert!(step.won && step.done && (2..=3).contains(&turns), "{extras:?}");
             assert_eq!((extras.score, extras.info["exact_match"]), (Some(1.0), 1.0));
+            assert_eq!(last, format!("answer[{}]", extras.gold.unwrap()));
             kinds.extend(extras.kind);
         }
         assert_eq!(kinds.len(), 8, "{kinds:?}");

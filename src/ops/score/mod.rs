@@ -29,8 +29,8 @@ struct Score {
     #[schemars(extend("x-names" = "model"))]
     model: String,
     /// The text before them: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the
-    /// turn after it (`after`), over `observation` and `action` of all turns before it (`history`) and over the task's text (`task`), or a
-    /// file with one. Where the model has a chat template it is the turn of a user.
+    /// turn after it (`after`), over `observation` and `action` of all turns before it (`history`), over the task's text (`task`) and its
+    /// right answer (`gold`), or a file with one. Where the model has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
     /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column `score_memory`.

@@ -236,7 +236,8 @@ fn only_where_read() -> Value {
           ] } },
         { "if": distills,
           "then": unread(&[&acted[..], &["clip", "clip_high", "kl", "kl_kind", "entropy"]].concat()), "else": unread(&["divergence", "top_k"]) },
-        { "if": equals("divergence", "jsd"), "then": { "properties": { "beta": { "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0 } } } },
+        { "if": equals("divergence", "jsd"),
+          "then": { "allOf": [{ "properties": { "beta": { "exclusiveMinimum": 0.0, "exclusiveMaximum": 1.0 } } }] } },
         { "if": { "not": { "anyOf": [equals("objective", "reinforce"), equals("divergence", "jsd")] } }, "then": unread(&["beta"]) },
         { "if": { "not": { "anyOf": [distills, equals("objective", "sft")] } }, "then": unread(&["weigh_by"]) },
         { "if": { "not": { "anyOf": [distills, { "required": ["kl"] }] } }, "then": unread(&["reference_ema"]) },
@@ -336,21 +337,21 @@ pub struct UpdateSettings {
     /// last token of a response, it learns the mean whatever stands here.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
-    /// By `objective: reinforce`, the weight of the advantage, 1 when left out. EAPO's paper names beta without a number; its released code has 1
-    /// for it and for `kl`. By `divergence: jsd`, the teacher's share of the mixture, 0.5 when left out.
+    /// The weight of the advantage by `objective: reinforce`, 1 when left out; the teacher's share of the mixture by `divergence: jsd`, 0.5.
+    /// EAPO's paper names the first without a number; its released code has 1 for it and for `kl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub beta: Option<f64>,
     /// The divergence of `objective: distill`.
     pub divergence: Divergence,
-    /// The divergence is taken over this many tokens, the teacher's likeliest, and over the rest as one more: by both models, so that a rest of the
-    /// policy's own is still seen. It is at most the divergence of the whole vocabulary, which counts when this is left out. A rest below 1e-7 counts
-    /// as that.
+    /// How many tokens are compared at each token: the teacher's likeliest, and all others together as one more.
+    /// It is at most the divergence over the whole vocabulary, which counts when this is left out: what the policy makes of the others is seen in their
+    /// sum alone. A sum below 1e-7 counts as that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub top_k: Option<usize>,
-    /// By `objective: distill` and `sft`, a column whose number multiplies a token's loss: one for the row, or a list with one for each token. 0 learns
-    /// nothing there (SDAR's gate, arXiv 2605.15155); means still count the token.
+    /// A column that weighs each token's loss by `objective: distill` and `sft`: one number for the row, or a list with one for each token.
+    /// 0 learns nothing there (the gate of SDAR, arXiv 2605.15155); means still count the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weigh_by: Option<String>,
     /// Weight of the divergence from the reference model.
@@ -366,9 +367,9 @@ pub struct UpdateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-names" = "model"))]
     pub reference: Option<String>,
-    /// The reference follows the model slowly: after each update it is this share of what it was, and the rest of the version that the update made
-    /// (an exponential moving average of the weights; 0.95 in SDPO). It begins as the model was when the run began, and is saved with each version.
-    /// It takes the memory of one more copy of the weights that are trained. By 0 it is the version that the update made last.
+    /// The reference is a mean of the model's versions, which keeps this share of itself at each update (an exponential moving average).
+    /// Then comes the rest of the version that the update made; 0.95 in SDPO. The mean begins as the model was when the run began, is saved with each
+    /// version, and takes the memory of one more copy of the weights that are trained. By 0 it is the version that the update made last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub reference_ema: Option<f64>,
