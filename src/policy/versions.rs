@@ -270,7 +270,7 @@ impl VersionedModel {
         self.versions.back().map_or((0, self.start.flat()), |(version, flat)| (*version, flat))
     }
 
-    /// The net with the decaying mean of its versions; before the first of them with what it began with.
+    /// The net with the decaying mean of its versions; before the first of them with its first weights.
     pub fn mean(&self) -> Net {
         self.net(self.moments.mean.as_ref().unwrap_or(self.start.flat()))
     }

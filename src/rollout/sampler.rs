@@ -117,7 +117,7 @@ impl Sampler {
         Ok(number)
     }
 
-    /// Plays all episodes to their end; in the order in which they were begun.
+    /// Plays all episodes to their end; in the order of their beginning.
     ///
     /// # Errors
     /// As of [`Sampler::step`].

@@ -106,14 +106,17 @@ pub fn branched(sampler: &mut Sampler, with: &Branching, samples: u32, episodes:
     Ok(paths.into_iter().map(own).collect())
 }
 
-/// The turns at which these episodes are copied next, as places among them and in their order.
-fn chosen(with: &Branching, paths: &[Path], branches: &BTreeMap<Place, u32>) -> Vec<(usize, usize)> {
+/// A turn of an episode, with the place of the episode among others.
+type TurnAt = (usize, usize);
+
+/// The turns at which these episodes are copied next, in their order.
+fn chosen(with: &Branching, paths: &[Path], branches: &BTreeMap<Place, u32>) -> Vec<TurnAt> {
     let turns = |(at, path): (usize, &Path)| (path.from.max(1)..path.episode.turns.len()).map(move |turn| (at, turn));
     let all = paths.iter().enumerate().flat_map(turns);
     let Some(most) = with.uncertain else {
         return all.filter(|(_, turn)| turn % with.every.unwrap_or(1) as usize == 0).collect();
     };
-    let mut by_task: BTreeMap<&str, Vec<(f64, (usize, usize))>> = BTreeMap::new();
+    let mut by_task: BTreeMap<&str, Vec<(f64, TurnAt)>> = BTreeMap::new();
     for (at, turn) in all {
         let Path { episode, .. } = &paths[at];
         let known = branches.get(&paths[at].place(turn)).map_or(0.0, |branches| f64::from(*branches));

@@ -153,3 +153,43 @@ fn answers_to_one_prompt_are_compared() {
     let zero = "select count(*) as n from (select sum(advantage) as sum from advantage join \"group\" using (iteration, task, sample, turn) group by \"group\", iteration) where abs(sum) > 1e-5";
     assert_eq!(count(zero), 0);
 }
+
+/// A world that counts the episodes that it has begun shows each play another number.
+const FICKLE: &str = r#"
+import json, sys
+begun, steps = 0, {}
+for line in sys.stdin:
+    batch, answers = json.loads(line), []
+    for ask in batch if isinstance(batch, list) else [batch]:
+        episode = ask.get("episode")
+        answer = {"episode": episode}
+        if ask["request"] == "hello":
+            answer = {"protocol": 2, "splits": {"train": 2}, "words": []}
+        elif ask["request"] == "reset":
+            begun, steps[episode] = begun + 1, 0
+            answer["observation"] = f"play {begun}"
+        elif ask["request"] == "step":
+            steps[episode] += 1
+            answer |= {"observation": "on", "reward": 0, "done": steps[episode] == 3}
+        else:
+            answer["closed"] = True
+        answers.append(answer)
+    print(json.dumps(answers if isinstance(batch, list) else answers[0]), flush=True)
+"#;
+
+#[test]
+fn a_branch_in_a_world_that_does_not_play_alike_is_told_in_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("fickle.py");
+    std::fs::write(&program, FICKLE).unwrap();
+    let yaml = format!(
+        "flow: fickle\niterations: 1\nseed: 1\nmodels: {{ actor: {{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }} }}\nnodes:\n  \
+         tasks: {{ op: tasks, with: {{ env: process, name: fickle, command: [python3, {program:?}], seconds: 60, batch: 2 }} }}\n  \
+         rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, decode: free, max_turns: 4, max_tokens: 2 }}, samples: 2, tries: 1, max_failed: 0.5, branch: {{ every: 2 }} }} }}\nlog: [rollout]\n"
+    );
+    let run = trained(folder.path(), "run", &yaml, &[]);
+    let errors = answer(&run, "select count(*), any_value(cause), any_value(error), min(sample), max(sample) from errors", "csv");
+    assert_eq!(errors.lines().nth(1), Some("4,replay,the world's state at turn 0 isn't the one that was logged,2,3"));
+    let rows = answer(&run, "select count(*), max(sample), count(*) filter (branch_of <> sample) from rollout", "csv");
+    assert_eq!(rows.lines().nth(1), Some("12,1,0"), "the episodes themselves are whole");
+}

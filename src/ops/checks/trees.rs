@@ -1,4 +1,4 @@
-//! Checks a rollout whose episodes branch: what says where, and that the copies can differ and be compared.
+//! Checks a rollout whose episodes branch: something says where, and the copies can differ and be compared.
 
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::tree::Branching;

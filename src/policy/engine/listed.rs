@@ -52,13 +52,13 @@ impl<'a> TokenLists<'a> {
         self.found.others[i] = if self.found.tokens.is_some() { (squares - listed).max(0.0) } else { 0.0 };
     }
 
-    /// What was found.
+    /// Their figures.
     pub fn figures(self) -> ListedFigures {
         self.found
     }
 }
 
-/// The gradient of a loss by the logits of a choice, of which it compares listed tokens: (by_j - p_j whole) / temperature.
+/// The gradient of a loss by the logits of a choice whose listed tokens it compares: (by_j - p_j whole) / temperature.
 pub struct Pulls {
     /// Each listed token with the gradient by its log-probability.
     pub each: Vec<(usize, f32)>,

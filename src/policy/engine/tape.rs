@@ -60,7 +60,7 @@ pub enum Listing<'a> {
     Tokens(Option<&'a [i64]>),
 }
 
-/// What was found of them.
+/// Their figures.
 pub struct ListedFigures {
     /// The tokens, `[choices, listed]`; none: all, in their order.
     pub tokens: Option<Vec<i64>>,
@@ -70,7 +70,7 @@ pub struct ListedFigures {
     pub others: Vec<f32>,
 }
 
-/// The gradients of a loss by what was found of choices.
+/// The gradients of a loss by the figures of choices.
 pub enum FigureGradients<'a> {
     /// By the log-probability and by the entropy of each.
     Chosen(&'a [(f32, f32)]),
@@ -200,7 +200,7 @@ impl Tape {
     /// What goes back to the final states: W' (onehot - p) / temperature, times the first of `by`, and W' times the slopes of the entropy, times the second. The chosen token's part is exact. What the probabilities add is a
     /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
     ///
-    /// Of listed tokens it is W' (by_j - p_j sum by) / temperature: exact for those that are listed, where that isn't the whole vocabulary.
+    /// Of listed tokens it is W' (by_j - p_j sum by) / temperature: exact for the listed ones, where that isn't the whole vocabulary.
     fn states_back(&self, choices: &[StateChoice], by: &FigureGradients) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);

@@ -112,7 +112,7 @@ fn a_reference_follows_the_model() {
     let (plain, _) = acted(24);
     plain.update("actor", rows.clone(), &UpdateSettings { reference_ema: None, ..follows.clone() }).unwrap();
     assert!(!saved(&plain, "plain").1.iter().any(|(name, _)| name.starts_with("mean.")));
-    // A mean that keeps nothing of what was is the version before.
+    // A mean that keeps nothing is the version before.
     let (nearest, _) = acted(24);
     for _ in 0..2 {
         let report = nearest.update("actor", rows.clone(), &UpdateSettings { reference_ema: Some(0.0), ..follows.clone() }).unwrap();

@@ -8,7 +8,7 @@ use tch::Tensor;
 /// What a rest counts as at least: in f32, a sum of probabilities is known to about that.
 const REST: f64 = 1e-7;
 
-/// The divergence at each choice, `[choices]`, in nats, of what the policy makes of the same tokens as the teacher. Gradients go through the
+/// The divergence at each choice, `[choices]`, in nats, between the policy and the teacher at the same tokens. Gradients go through the
 /// policy's log-probabilities.
 pub fn each(policy: &Listed, teacher: &Listed, settings: &UpdateSettings) -> Tensor {
     let part = policy.tokens.is_some();
