@@ -173,9 +173,8 @@ mod tests {
         let turn = |logprob: &f32| Turn { response: Response { logprobs: vec![*logprob], ..Response::default() }, ..Turn::default() };
         let start = EpisodeStart { task: task.into(), sample, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
         let turns = logprobs.iter().map(turn).collect();
-        let texts = [(); 3].map(|()| String::new());
-        let [instruction, kind, outcome] = texts;
-        Path { episode: Finished { number: 0, start, instruction, kind, turns, outcome }, from, of }
+        let [instruction, kind, gold, outcome] = [(); 4].map(|()| String::new());
+        Path { episode: Finished { number: 0, start, instruction, kind, gold, turns, outcome }, from, of }
     }
 
     /// Sample 2 is a copy of sample 0 at turn 1, and sample 3 one of sample 2 at turn 2.
