@@ -52,7 +52,7 @@ impl<'a> TokenLists<'a> {
         self.found.others[i] = if self.found.tokens.is_some() { (squares - listed).max(0.0) } else { 0.0 };
     }
 
-    /// Their figures.
+    /// The figures of all choices.
     pub fn figures(self) -> ListedFigures {
         self.found
     }

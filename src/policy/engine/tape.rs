@@ -60,7 +60,7 @@ pub enum Listing<'a> {
     Tokens(Option<&'a [i64]>),
 }
 
-/// Their figures.
+/// The figures of listed tokens.
 pub struct ListedFigures {
     /// The tokens, `[choices, listed]`; none: all, in their order.
     pub tokens: Option<Vec<i64>>,
@@ -200,7 +200,7 @@ impl Tape {
     /// What goes back to the final states: W' (onehot - p) / temperature, times the first of `by`, and W' times the slopes of the entropy, times the second. The chosen token's part is exact. What the probabilities add is a
     /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
     ///
-    /// Of listed tokens it is W' (by_j - p_j sum by) / temperature: exact for the listed ones, where that isn't the whole vocabulary.
+    /// Of listed tokens it is W' (by_j - p_j sum by) / temperature: exact for listed tokens, where the list isn't the whole vocabulary.
     fn states_back(&self, choices: &[StateChoice], by: &FigureGradients) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);

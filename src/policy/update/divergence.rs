@@ -8,7 +8,7 @@ use tch::Tensor;
 /// What a rest counts as at least: in f32, a sum of probabilities is known to about that.
 const REST: f64 = 1e-7;
 
-/// The divergence at each choice, `[choices]`, in nats, between the policy and the teacher at the same tokens. Gradients go through the
+/// The divergence of the policy from the teacher at each choice, `[choices]`, in nats, over the same listed tokens. Gradients go through the
 /// policy's log-probabilities.
 pub fn each(policy: &Listed, teacher: &Listed, settings: &UpdateSettings) -> Tensor {
     let part = policy.tokens.is_some();
@@ -57,7 +57,7 @@ mod tests {
         let policy = of(&own, Wanted::Listed(teacher.tokens.as_ref()));
         let apart = each(&policy, &teacher, settings);
         let by = Tensor::run_backward(&[apart.sum(None)], &[&own, &policy.logprobs], false, false);
-        // What is told of a row is the norm of the same gradient.
+        // The logged norm of a row is that of the same gradient.
         let outputs = chosen(own.detach(), &Tensor::from_slice(&[0i64]), &[temperature], None, Wanted::Listed(teacher.tokens.as_ref()));
         let norm = values(&outputs.logit_grad(&by[1], None))[0];
         let slopes = values(&by[0]);

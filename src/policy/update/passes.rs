@@ -225,7 +225,7 @@ impl Pass {
         Pass { trie, output_nodes, rows: members, from, cut }
     }
 
-    /// The pass over the same rows of a list where they have other prompts, and of each choice of this pass which one it is there.
+    /// The pass over the same rows with the other prompts of `rows`, and for each choice of this pass its number in the new one.
     pub fn reread(&self, rows: &[TrainingRow]) -> (Pass, Vec<i64>) {
         let pass = Pass::new(rows, &sequences(rows, &self.rows), self.cut);
         let mut begins = BTreeMap::new();

@@ -106,7 +106,7 @@ fn kl_cov(tokens: &SurrogateInput, weight: f64) -> (Tensor, Tensor) {
     (apart - tokens.ratio * tokens.advantage, tokens.covary.detach())
 }
 
-/// Clip-Cov (arXiv 2505.22617): PPO's clip, and 0 for the tokens that were drawn among the covarying ones.
+/// Clip-Cov (arXiv 2505.22617): PPO's clip, and 0 for the drawn tokens.
 fn clip_cov(tokens: &SurrogateInput, bounds: (f64, f64), dual: Option<f64>) -> (Tensor, Tensor) {
     let (loss, clipped) = clip(tokens, bounds, dual);
     let drawn = tokens.covary.gt(0.0);
@@ -125,7 +125,7 @@ fn vespo(tokens: &SurrogateInput, power: [f64; 2], damping: [f64; 2]) -> (Tensor
     (-(phi * tokens.advantage) * tokens.new, tokens.ratio.detach().zeros_like())
 }
 
-/// Which tokens the settings' surrogate treats by their covariance, (log p - mean) (A - mean) over all that take part: by `kl_cov` the share `covary`
+/// Which tokens the settings' surrogate treats by their covariance, (log p - mean) (A - mean) over the tokens that take part: by `kl_cov` the share `covary`
 /// that covaries most, of equal ones the first; by `clip_cov` as many, drawn by `seed` among those between the bounds. At least one, where there is
 /// one. A list a row; none where the surrogate doesn't ask.
 pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>], settings: &UpdateSettings, seed: u64) -> Vec<Vec<bool>> {
