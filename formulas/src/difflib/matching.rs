@@ -57,6 +57,11 @@ impl Reference {
         self.text.len()
     }
 
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The places of `c` from `from` on; a character that came to the alphabet after this text has none.
     fn places(&self, c: u32, from: usize) -> &[u32] {
         let Some(&[start, end]) = self.starts.get(c as usize..c as usize + 2) else { return &[] };
