@@ -9,7 +9,8 @@ fn trained_library(folder: &Path, name: &str, extra: &[&str]) -> std::path::Path
     let pipeline = std::fs::read_to_string("papers/slea-rl/slea-rl.yaml").unwrap();
     // With the fallback, which links.
     let pipeline = pipeline.replace("fallback: none,", "above: 0.85,");
-    let pipeline = pipeline.replace("{ load: ../../runs/slea-rl/warmstart, act: own }", "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }");
+    let pipeline =
+        pipeline.replace("{ load: ../../runs/slea-rl/warmstart, act: own }", "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }");
     let settings = ["--set", "iterations=9", "--set", "nodes.tasks.with.batch=6", "--set", "nodes.rollout.with.samples=4"];
     trained(folder, name, &pipeline, &[&settings[..], extra].concat())
 }

@@ -35,7 +35,8 @@ impl Source {
         // A replay's rows were played by another run, with that run's weights and settings.
         let replays = manifest.info.replays.clone();
         let played = replays.as_ref().map_or(Ok(run.clone()), |replays| {
-            let gone = |error| Error::from(error).at(&replays.run).help("an audit of a replay needs the weights of the run whose rows it has");
+            let gone =
+                |error| Error::from(error).at(&replays.run).help("an audit of a replay needs the weights of the run whose rows it has");
             Run::open(Path::new(&replays.run)).map_err(gone)
         })?;
         let theirs = played.manifest()?;
