@@ -58,15 +58,15 @@ pub fn values_of(names: &[String], rows: &[Vec<f64>], expression: &str) -> Resul
     Ok(all)
 }
 
-/// Whether `sql` can be asked of the log of a run that is as `info` says, before there is one.
+/// Whether `sql` can be asked of the log of a run that is as `info` says, before there is one; `audited`: once it has been audited.
 ///
 /// # Errors
 /// What is wrong with it, as [`super::query()`] would say.
-pub fn parses(info: &RunInfo, sql: &str) -> Result<(), LogError> {
+pub fn parses(info: &RunInfo, sql: &str, audited: bool) -> Result<(), LogError> {
     guard::check(sql)?;
     let nodes = info.nodes.iter().map(|node| node.id.as_str()).chain(["errors"]).map(|id| (id, Vec::new())).collect();
     let db = views::connect(info, &nodes, &[], &(0..=u64::MAX))?;
-    if info.nodes.iter().all(|node| node.id != "audit") {
+    if audited && info.nodes.iter().all(|node| node.id != "audit") {
         let columns: Vec<String> = AUDIT.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
         db.execute_batch(&format!("CREATE TABLE audit ({})", columns.join(", ")))?;
     }

@@ -59,6 +59,12 @@ impl Acting {
         self.format == Some(MatrixFormat::Int8)
     }
 
+    /// Bytes of the versions as they act, in f32 or with a quarter of that.
+    pub fn bytes(&self) -> u64 {
+        let each = if self.rounded() { 1 } else { 4 };
+        self.nets.borrow().values().map(|net| each * net.layout().len() as u64).sum()
+    }
+
     /// Forgets all versions but those `kept`.
     pub fn retain(&mut self, kept: &[u64]) {
         self.nets.get_mut().retain(|version, _| kept.contains(version));

@@ -339,7 +339,7 @@ impl VersionedModel {
         tensors.extend(stores.values().flat_map(Store::tensors));
         // Versions may be what the model began with.
         let unique: BTreeMap<usize, u64> = tensors.iter().map(|tensor| (tensor.data_ptr() as usize, size(tensor))).collect();
-        unique.values().sum()
+        unique.values().sum::<u64>() + self.acting.bytes()
     }
 
     /// The model with these trained weights.

@@ -359,6 +359,14 @@ mod tests {
             ("grade 3-4", Some("3")),
             ("high", None),
             ("1.2.3", None),
+            (".5", Some(".5")),
+            ("-.5", Some("-.5")),
+            ("score-7", Some("7")),
+            ("7, so good", Some("7")),
+            ("7 each", Some("7")),
+            ("1,000", None),
+            ("1e-3", None),
+            ("\u{2212}3", None),
         ] {
             assert_eq!(judge.remarked(&format!("It was fine. <score>{said}</score>")), number, "{said}");
         }

@@ -14,13 +14,25 @@ pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
     Some(text[start..start + length].trim())
 }
 
-/// The first number in a text, as it is written; none where it isn't one, as in `1.2.3`.
+/// The first number in a text, as it is written: digits with a point, and a minus that no word goes before. None where that isn't a number that
+/// every reader reads alike, as in `1.2.3`, `1,000` and `1e-3`.
 pub fn number(text: &str) -> Option<&str> {
     let digit = text.find(|c: char| c.is_ascii_digit())?;
-    let start = digit - usize::from(text[..digit].ends_with('-'));
-    let length = text[digit..].find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len() - digit);
+    let point = digit - usize::from(text[..digit].ends_with('.'));
+    let minus = text[..point].ends_with('-') && !text[..point - 1].ends_with(|c: char| c.is_alphanumeric());
+    if text[..point].ends_with('\u{2212}') {
+        return None;
+    }
+    let (start, rest) = (point - usize::from(minus), &text[digit..]);
+    let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let mut behind = rest[length..].chars();
+    let goes_on = match behind.next() {
+        Some(',') => behind.next().is_some_and(|c| c.is_ascii_digit()),
+        Some('e' | 'E') => behind.next().is_some_and(|c| c.is_ascii_digit() || c == '-' || c == '+'),
+        _ => false,
+    };
     let number = text[start..digit + length].trim_end_matches('.');
-    number.parse::<f64>().is_ok().then_some(number)
+    (!goes_on && number.parse::<f64>().is_ok()).then_some(number)
 }
 
 /// The text before the last `<tag>`, without the space around it; nothing without a tag.

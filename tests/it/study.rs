@@ -273,7 +273,7 @@ fn a_measurement_may_be_an_audit() {
     assert!(done(flow().arg("study").arg(&file).arg("--dry-run")).contains("0 are left"));
     std::fs::write(&file, text.replace("plays: 2 }", "plays: 2 }, panel: datasets/minesweeper-4x4-m2-d64920f25f41.json")).unwrap();
     let both = fails(flow().arg("study").arg(&file));
-    assert!(both.contains("either a `panel` or an `audit`") && both.contains("study.yaml:9"), "{both}");
+    assert!(both.contains("either a `panel` or an `audit`") && both.contains("study.yaml:8"), "{both}");
 }
 
 /// What `make reproduce` runs: each study of the repository, its pipelines, panels and queries, as far as its environments are installed.

@@ -170,7 +170,7 @@ impl AuditArgs {
             let before: serde_json::Value = serde_json::from_str(&text).map_err(|error| Error::from(error).at(path.display()))?;
             if before != settings {
                 let why = format!("the audit `{}` of {} was made with other settings: {before}", self.name, self.run.display());
-                return Err(Error::Request(why).help("--name gives this one a name of its own"));
+                return Err(Error::Request(why).help("--name gives this one a name of its own; in a study, its measurement's name does"));
             }
         } else if !self.dry_run {
             log::audit_folder(&source.run, &self.name)?;

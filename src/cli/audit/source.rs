@@ -41,6 +41,7 @@ impl Source {
         })?;
         let theirs = played.manifest()?;
         refuse(replays.is_some() && theirs.info.replays.is_some(), "it replays a replay: replay the run that played")?;
+        let has = |id: &str| replays.as_ref().is_none_or(|replays| replays.nodes.values().any(|node| node == id));
         // The node here that has the rows of a node there.
         let table = |id: &str| {
             let own = replays.iter().flat_map(|replays| &replays.nodes).find(|(_, node)| node.as_str() == id);
@@ -50,7 +51,7 @@ impl Source {
         let played_here: Vec<(&Node, Play)> = pipeline
             .nodes
             .iter()
-            .filter(|node| pipeline.log.contains(&node.id) && named.is_none_or(|name| name == table(&node.id)))
+            .filter(|node| pipeline.log.contains(&node.id) && has(&node.id) && named.is_none_or(|name| name == table(&node.id)))
             .filter_map(|node| Some((node, node.all().find_map(ops::play)?)))
             .collect();
         let (node, play) = match played_here.as_slice() {

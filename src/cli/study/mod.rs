@@ -123,9 +123,11 @@ impl StudyArgs {
 fn queries(study: &Study, run: &str, info: &log::RunInfo) -> super::error::Result<()> {
     for table in &study.tables {
         for row in table.rows.iter().filter(|row| plan::sides(table, row).any(|(shown_run, _)| shown_run == run)) {
+            let audited = plan::sides(table, row)
+                .all(|(_, name)| name.and_then(|name| study.measurements.get(name)).is_some_and(|m| m.audit.is_some()));
             for column in &table.columns {
                 let at = |e: log::LogError| Error::from(e).at(format!("`{}` of `{}`", column.name, row.name));
-                column.query.iter().try_for_each(|sql| log::parses(info, sql)).map_err(at)?;
+                column.query.iter().try_for_each(|sql| log::parses(info, sql, audited)).map_err(at)?;
             }
         }
     }

@@ -169,6 +169,9 @@ impl Study {
             if measured.panel.is_some() == measured.audit.is_some() {
                 wrong(&["measurements", name], "a measurement needs either a `panel` or an `audit`".into());
             }
+            if measured.audit.is_some() && name.contains('.') {
+                wrong(&["measurements", name], format!("`{name}` is the name of its audit, which has letters, digits, `-` and `_`"));
+            }
             let further = [measured.like.is_some(), measured.attempts.is_some(), measured.samples.is_some(), measured.memory.is_some()];
             if measured.audit.is_some() && (further.contains(&true) || measured.temperature.is_some() || !measured.set.is_empty()) {
                 wrong(&["measurements", name, "audit"], "an audit plays as the run did: `node` is all that it may have besides".into());

@@ -224,7 +224,11 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
 pub fn weigh(examples: &mut [Example], view: &View, which: &[usize], column: &str) -> Result<(), RowError> {
     if row::kind(column) == Some(row::Kind::F32List) {
         let lists = view.lists(column)?;
-        examples.iter_mut().zip(which).for_each(|(example, &i)| example.advantages = lists.get::<Float32Type>(i).to_vec());
+        for (example, &i) in examples.iter_mut().zip(which) {
+            let weights = lists.get::<Float32Type>(i).to_vec();
+            // A list that says nothing of the tokens is no weight of 1.
+            example.advantages = if weights.is_empty() { vec![0.0; example.response.len()] } else { weights };
+        }
         return Ok(());
     }
     let rows = view.read(&[column])?;

@@ -152,13 +152,14 @@ fn collect(report: &mut UpdateReport, batch: &UpdateBatch, pass: &Pass, result: 
             !batch.rows[row].teaches(&masked.map(|(masked, part)| *masked == 0.0 && *part).collect::<Vec<bool>>())
         };
         token = own.end;
+        if masked {
+            report.rows[row] = RowReport { used: RowUse::MaskedLowProbability, ..Default::default() };
+            report.tokens_of[row] = TokenFigures::default();
+            continue;
+        }
         let part = |values: &[f32]| values[own.clone()].to_vec();
         let grads = part(&result.logit_grad).into_iter().zip(&batch.part[row]).map(|(grad, part)| if *part { grad } else { 0.0 });
         report.tokens_of[row] = TokenFigures { ratios: part(&result.ratio), entropies: part(&result.entropy), grads: grads.collect() };
-        if masked {
-            report.rows[row] = RowReport { used: RowUse::MaskedLowProbability, ..Default::default() };
-            continue;
-        }
         report.rows[row] = RowReport {
             used: RowUse::Yes,
             ratio: (sum(&result.ratio) / tokens) as f32,
