@@ -98,7 +98,7 @@ fn another_formula_fails_the_test_of_each_pipeline() {
         ("pipelines/hcapo-sokoban.yaml", "nodes.returns.with.scale=none", "advantage"),
         ("pipelines/at2po-sokoban.yaml", "nodes.tree.with.of=step_return", "return"),
         ("pipelines/at2po-sokoban.yaml", "nodes.tree.with.gamma=0.9", "advantage"),
-        ("pipelines/judge-sokoban.yaml", "nodes.reward.with.columns.reward=reward", "reward"),
+        ("pipelines/judge-sokoban.yaml", "nodes.reward.with.columns.reward=done::int", "reward"),
         ("pipelines/opd-sokoban.yaml", "nodes.advantage.with.gamma=1", "token_advantages"),
         ("pipelines/igpo-search.yaml", "nodes.compared.with.scale=none", "advantage"),
         ("pipelines/sdpo-sokoban.yaml", "nodes.told.with.columns.teacher_tokens=prompt_tokens", "teacher_tokens"),
