@@ -90,8 +90,7 @@ struct GpuUpdate {
 
 /// The columns of tokens, where they aren't asked for.
 fn lacks(with: &With) -> Vec<&'static str> {
-    let made = with.typed::<GpuUpdate>().is_some_and(|with| with.token_figures);
-    if made {
+    if with.typed::<GpuUpdate>().is_some_and(|with| with.token_figures) {
         vec![]
     } else {
         vec!["token_ratios", "token_entropies", "token_grads"]

@@ -25,27 +25,23 @@ impl Acting {
     /// # Errors
     /// If `act` asks for something that such a model can't do: beside an adapter, as a critic, or in another kind than f32.
     pub fn new(act: Act, start: &Net) -> Result<Acting, ModelFault> {
-        let why = match () {
-            () if start.adapter().is_some() => Some("beside an adapter `base` sets it, and acting and learning use one model"),
-            () if start.sizes.value => Some("a critic doesn't act"),
-            () if start.kind() != Kind::Float => Some("the learning model is in f32: leave `dtype` out"),
+        let unfit = match () {
+            () if start.adapter().is_some() => Some("beside an adapter `base` sets it, and acting and learning use one model".into()),
+            () if start.sizes.value => Some("a critic doesn't act".into()),
+            () if start.kind() != Kind::Float => Some("the learning model is in f32: leave `dtype` out".into()),
+            () if !start.architecture().in_engine() => Some(not_in_engine(start)),
             () => None,
         };
-        let unknown = !start.architecture().in_engine();
-        // Plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a lesser set a model acts with the same bits.
-        let slow = act == Act::Auto && Isa::new(Level::Avx2).is_none();
-        let format = match act {
-            Act::Own => None,
-            Act::Int8 => Some(MatrixFormat::Int8),
-            Act::Auto | Act::F32 => Some(MatrixFormat::F32),
+        let format = match (act, unfit) {
+            (Act::Own, _) | (Act::Auto, Some(_)) => None,
+            // Plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a lesser set a model acts with the same bits.
+            (Act::Auto, None) => Isa::new(Level::Avx2).map(|_| MatrixFormat::F32),
+            (Act::Int8 | Act::F32, Some(why)) => return Err(ModelFault::Act { why }),
+            (Act::Int8, None) => Some(MatrixFormat::Int8),
+            (Act::F32, None) => Some(MatrixFormat::F32),
         };
-        match why {
-            Some(why) if act.asks() => Err(ModelFault::Act { why: why.into() }),
-            None if act.asks() && unknown => Err(ModelFault::Act { why: not_in_engine(start) }),
-            // A GPU multiplies no rows by themselves: the learning model acts.
-            None if !unknown && !slow && !start.device().is_cuda() => Ok(Acting { format, nets: RefCell::default() }),
-            _ => Ok(Acting::default()),
-        }
+        // A GPU multiplies no rows by themselves: the learning model acts.
+        Ok(Acting { format: format.filter(|_| !start.device().is_cuda()), nets: RefCell::default() })
     }
 
     /// The acting model of `version`, whose weights are in `net`.
@@ -59,7 +55,7 @@ impl Acting {
         self.format == Some(MatrixFormat::Int8)
     }
 
-    /// Bytes of the versions as they act, in f32 or with a quarter of that.
+    /// Bytes of the acting copies: four a weight in f32, one in 8 bits, whose scales (a sixteenth more) are left out.
     pub fn bytes(&self) -> u64 {
         let each = if self.rounded() { 1 } else { 4 };
         self.nets.borrow().values().map(|net| each * net.layout().len() as u64).sum()

@@ -1,5 +1,4 @@
-//! Episodes that branch, from end to end: what a turn of a tree is worth, by another way of counting, and that each branch is what a world of
-//! its task shows that is played from its start.
+//! Episodes that branch, from end to end: the return of each turn, computed another way, and each branch played again from the start of its task.
 
 use crate::common::*;
 use flow::env::Task;
@@ -52,7 +51,7 @@ fn rows(run: &Path, sql: &str) -> BTreeMap<Name, Value> {
     ask(run, sql).into_iter().map(named).collect()
 }
 
-/// What a row is worth: its reward, and the mean over the answers to the next prompt. From the root to the ends, as it is defined.
+/// The return of a row: its reward, and the mean over the answers to the next prompt. From the root to the ends, as it is defined.
 fn worth(rows: &BTreeMap<Name, Value>, (iteration, task, sample, turn): &Name) -> f64 {
     let answers = |row: &&(&Name, &Value)| {
         let ((i, t, _, at), value) = row;
@@ -118,7 +117,7 @@ fn a_tree_of_episodes_is_the_same_everywhere_and_each_branch_is_a_play_of_its_ta
         using (iteration, task, sample, turn) where phase = 'reflect'";
     assert_eq!(sum(told), 2 * 4 * 9);
 
-    // What a turn is worth, and the answers to one prompt beside each other.
+    // The return of each turn, counted the other way round.
     let returns = rows(&run, "select iteration, task, sample, turn, \"return\" from tree");
     for name in all.keys() {
         let (expected, actual) = (worth(&all, name), returns[name]["return"].as_f64().unwrap());

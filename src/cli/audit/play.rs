@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn the_table_has_the_columns_that_are_named() {
         let batch = batch("audit", &[]).unwrap();
-        let made: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
-        assert_eq!(made, crate::log::AUDIT.map(|(name, _)| name));
+        let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
+        assert_eq!(names, crate::log::AUDIT.map(|(name, _)| name));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::error::{Error, Result};
 use crate::log::{Manifest, Run, SavedWeights};
-use crate::pipeline::{Node, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use crate::rollout::player::Play;
 use crate::rollout::retry::RetryPolicy;
@@ -41,24 +41,24 @@ impl Source {
         })?;
         let theirs = played.manifest()?;
         refuse(replays.is_some() && theirs.info.replays.is_some(), "it replays a replay: replay the run that played")?;
-        let has = |id: &str| replays.as_ref().is_none_or(|replays| replays.nodes.values().any(|node| node == id));
         // The node here that has the rows of a node there.
-        let table = |id: &str| {
-            let own = replays.iter().flat_map(|replays| &replays.nodes).find(|(_, node)| node.as_str() == id);
-            own.map_or_else(|| id.to_owned(), |(own, _)| own.clone())
+        let table = |id: &str| match &replays {
+            None => Some(id.to_owned()),
+            Some(replays) => replays.nodes.iter().find(|(_, theirs)| theirs.as_str() == id).map(|(own, _)| own.clone()),
         };
         let pipeline = pipeline::load(&played.pipeline(), &[], &ops::replayed(Default::default()))?;
-        let played_here: Vec<(&Node, Play)> = pipeline
+        let players: Vec<(String, Play)> = pipeline
             .nodes
             .iter()
-            .filter(|node| pipeline.log.contains(&node.id) && has(&node.id) && named.is_none_or(|name| name == table(&node.id)))
-            .filter_map(|node| Some((node, node.all().find_map(ops::play)?)))
+            .filter(|node| pipeline.log.contains(&node.id))
+            .filter_map(|node| Some((table(&node.id)?, node.all().find_map(ops::play)?)))
+            .filter(|(table, _)| named.is_none_or(|name| name == table))
             .collect();
-        let (node, play) = match played_here.as_slice() {
+        let (table, play) = match players.as_slice() {
             [one] => one,
             [] => return Err(Error::request("no node that was logged plays with a model: name the rollout in `log` and train again")),
             several => {
-                let names: Vec<String> = several.iter().map(|(node, _)| table(&node.id)).collect();
+                let names: Vec<&str> = several.iter().map(|(table, _)| table.as_str()).collect();
                 return Err(Error::Request(format!("several nodes play: name one of {} by --node", names.join(", "))));
             }
         };
@@ -71,8 +71,8 @@ impl Source {
         let there = all.filter(|weights| weights.model == *model && played.root().join(&weights.path).is_dir());
         let weights = there.map(|weights| (weights.version, weights.clone())).collect();
         let retry = RetryPolicy { max_failed: 1.0, ..play.retry };
-        let (table, play) = (table(&node.id), Play { retry, ..play.clone() });
-        Ok(Source { run, played, manifest, table, play, weights, pipeline: pipeline.clone() })
+        let (table, play) = (table.clone(), Play { retry, ..play.clone() });
+        Ok(Source { run, played, manifest, table, play, weights, pipeline })
     }
 
     /// Has the policy act with this version.

@@ -9,11 +9,11 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&
         let path: Vec<&str> = ["with", "branch"].into_iter().chain(settings.iter().copied()).collect();
         Some(Wrong::in_node(node, &path, message).help(help))
     };
-    let given = |name: &str| !node.with.raw()["branch"][name].is_null();
+    let is_set = |name: &str| !node.with.raw()["branch"][name].is_null();
     let places = match (with.every, with.uncertain) {
         (Some(_), Some(_)) => at(&["uncertain"], "`every` and `uncertain` both say at which turns to copy".into(), "give one of them"),
         (None, None) => at(&[], "nothing says at which turns to copy".into(), "give `every: 4`, or `uncertain: 6`"),
-        (Some(_), None) => ["rounds", "penalty"].into_iter().find(|name| given(name)).and_then(|name| {
+        (Some(_), None) => ["rounds", "penalty"].into_iter().find(|name| is_set(name)).and_then(|name| {
             let message = format!("`{name}` is about turns that are chosen by `uncertain`, and `every` chooses them all at once");
             at(&[name], message, "leave it out, or give `uncertain` in place of `every`")
         }),
@@ -42,7 +42,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&
 mod tests {
     use crate::{ops, pipeline};
 
-    fn told(rollout: &str) -> String {
+    fn errors(rollout: &str) -> String {
         let text = format!(
             "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
              tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_tree_says_where_it_branches_and_nothing_else() {
         for right in ["branch: { every: 2 }", "branch: { uncertain: 2, into: 3, rounds: 2, penalty: 0 }"] {
-            assert_eq!(told(right), "", "{right}");
+            assert_eq!(errors(right), "", "{right}");
         }
         for (wrong, why) in [
             ("branch: {}", "nothing says at which turns"),
@@ -66,7 +66,7 @@ mod tests {
             ("branch: { every: 2 }, temperature: 0", "copies must differ, and at `temperature: 0`"),
             ("branch: { at: every }", "at"),
         ] {
-            assert!(told(wrong).contains(why), "{wrong}: {}", told(wrong));
+            assert!(errors(wrong).contains(why), "{wrong}: {}", errors(wrong));
         }
     }
 }
