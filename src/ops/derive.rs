@@ -53,6 +53,7 @@ pub const OPERATOR: Operator = Operator {
         needs,
         makes: |with| with.typed::<Derive>().map_or_else(Vec::new, |with| with.columns.keys().cloned().collect()),
         wrong: |node, _| wrong(node),
+        targets: |with| with.typed::<Derive>().is_some_and(|with| with.columns.contains_key("value_target")),
         ..Further::NOTHING
     },
 };

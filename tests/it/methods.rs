@@ -70,3 +70,43 @@ fn running_means_go_on_with_a_run() {
     done(flow().arg("resume").arg(&run).args(["--iterations", "4"]));
     assert!(digest(&run) == digest(&trained(folder.path(), "whole", PARTS, &[])));
 }
+
+/// Random network distillation: one network predicts what another, which never learns, makes of a state.
+const CURIOUS: &str = r#"
+flow: curious
+iterations: 6
+seed: 5
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+  random: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+  predictor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1, head: value }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 4, variations: 4 } }
+  rollout: { op: rollout, inputs: { tasks: tasks }, with: { agent: { model: actor, max_turns: 5 }, samples: 8 } }
+  unknown: { op: score, inputs: rollout, with: { model: random, mode: log_prob, prompt: "{{ row.observation }}", targets: { random: "{{ row.observation }}" } } }
+  target:
+    op: derive
+    inputs: unknown
+    with:
+      columns:
+        value_target: >-
+          (score_random - avg(score_random) over (partition by iteration)) / (stddev_pop(score_random) over (partition by iteration) + 1e-6)
+  guess: { op: value, inputs: { rows: target, weights: { after: predict } }, with: { model: predictor } }
+  predict: { op: gpu-update, inputs: guess, with: { model: predictor, objective: value, lr: 3.0e-3, minibatch: 16 } }
+log: [rollout, target, guess, predict]
+"#;
+
+#[test]
+fn a_critic_learns_a_target_that_an_expression_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", CURIOUS, &[]);
+    let error = |iteration: u32| -> f64 {
+        let sql = format!(
+            "select avg((value - value_target) ^ 2) from guess join target using (iteration, task, sample, attempt, turn, phase) where iteration = {iteration}"
+        );
+        answer(&run, &sql, "csv").lines().nth(1).unwrap().parse().unwrap()
+    };
+    let (first, last) = (error(0), error(5));
+    // Of a target of deviation 1 a guess of 0 has the error 1.
+    assert!((0.8..2.0).contains(&first) && last < first / 2.0, "from {first} to {last}");
+}

@@ -22,8 +22,8 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             mistakes.extend((required == RequiredHead::Value).then(|| valueless(pipeline, node, named)).flatten());
         }
         if required == RequiredHead::Value && is(node, Role::Learns) && !targeted(pipeline, node) {
-            let message = format!("`{}` learns values, and no `advantage` before it makes the column `value_target`", node.id);
-            mistakes.push(Wrong::in_node(node, &["inputs"], message).help("an `advantage` with `of: gae` makes it"));
+            let message = format!("`{}` learns values, and no node before it makes the column `value_target`", node.id);
+            mistakes.push(Wrong::in_node(node, &["inputs"], message).help("an `advantage` with `of: gae` makes it, or a `derive`"));
         }
     }
     mistakes
