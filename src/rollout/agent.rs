@@ -367,6 +367,16 @@ mod tests {
             ("1,000", None),
             ("1e-3", None),
             ("\u{2212}3", None),
+            ("\u{2013}3", None),
+            ("- 3", None),
+            ("1 000", None),
+            ("1'000", None),
+            ("1\u{66b}5", None),
+            ("0x10", None),
+            ("10^3", None),
+            ("7 - 8", Some("7")),
+            (&"9".repeat(39), None),
+            (&"9".repeat(400), None),
         ] {
             assert_eq!(judge.remarked(&format!("It was fine. <score>{said}</score>")), number, "{said}");
         }

@@ -15,24 +15,28 @@ pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
 }
 
 /// The first number in a text, as it is written: digits with a point, and a minus that no word goes before. None where that isn't a number that
-/// every reader reads alike, as in `1.2.3`, `1,000` and `1e-3`.
+/// every reader reads alike, as in `1.2.3`, `1,000`, `1 000`, `- 3`, `0x10`, `10^3` and `1e-3`, or is too large for a column.
 pub fn number(text: &str) -> Option<&str> {
     let digit = text.find(|c: char| c.is_ascii_digit())?;
     let point = digit - usize::from(text[..digit].ends_with('.'));
     let minus = text[..point].ends_with('-') && !text[..point - 1].ends_with(|c: char| c.is_alphanumeric());
-    if text[..point].ends_with('\u{2212}') {
-        return None;
-    }
-    let (start, rest) = (point - usize::from(minus), &text[digit..]);
+    let start = point - usize::from(minus);
+    // A dash that stands apart, or is none of the keyboard's.
+    let dash = |c: char| c == '-' || ('\u{2010}'..='\u{2015}').contains(&c) || c == '\u{2212}';
+    let unclear = text[..start].trim_end().ends_with(dash) && !text[..start].ends_with('-');
+    let rest = &text[digit..];
     let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-    let mut behind = rest[length..].chars();
-    let goes_on = match behind.next() {
-        Some(',') => behind.next().is_some_and(|c| c.is_ascii_digit()),
-        Some('e' | 'E') => behind.next().is_some_and(|c| c.is_ascii_digit() || c == '-' || c == '+'),
-        _ => false,
+    let behind: Vec<char> = rest[length..].chars().take(4).collect();
+    let digits = behind.iter().skip(1).take_while(|c| c.is_ascii_digit()).count();
+    let goes_on = match behind.first() {
+        Some(',' | '\'' | '\u{2019}' | '\u{66b}' | '\u{66c}' | '^') => digits > 0,
+        Some('e' | 'E') => digits > 0 || behind.get(1).is_some_and(|c| "+-".contains(*c)),
+        Some('x' | 'X') => true,
+        Some(c) => c.is_whitespace() && digits == 3,
+        None => false,
     };
     let number = text[start..digit + length].trim_end_matches('.');
-    (!goes_on && number.parse::<f64>().is_ok()).then_some(number)
+    (!unclear && !goes_on && number.parse::<f32>().is_ok_and(f32::is_finite)).then_some(number)
 }
 
 /// The text before the last `<tag>`, without the space around it; nothing without a tag.
