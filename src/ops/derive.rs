@@ -26,10 +26,13 @@ struct Derive {
     columns: BTreeMap<String, String>,
 }
 
+/// The input with the rows that sums see besides, and how expressions name them.
+const OTHERS: &str = "other";
+
 const PORTS: &[Port] = &[
     Port { name: "rows", about: "whole episodes", carries: Carries::Rows, needs: &NAME, optional: false, delay: Delay::Never },
     Port {
-        name: "other",
+        name: OTHERS,
         about: "rows that sums over rows see besides, where `other` holds, and that don't come out",
         carries: Carries::Others,
         needs: &NAME,
@@ -70,7 +73,7 @@ fn needs(with: &With) -> Vec<Need> {
         |(name, read): (&String, Result<Expressions, String>)| {
             let at = vec!["columns".to_string(), name.clone()];
             let reads: Vec<String> = read.map_or_else(|_| vec![], |read| read.reads().map(String::from).collect());
-            let ports = ["rows", "other"].into_iter().map(String::from);
+            let ports = ["rows", OTHERS].into_iter().map(String::from);
             ports
                 .flat_map(move |port| reads.clone().into_iter().map(move |column| (port.clone(), column)))
                 .map(move |(port, column)| Need { port, column, at: at.clone() })
@@ -80,8 +83,17 @@ fn needs(with: &With) -> Vec<Need> {
 
 fn wrong(node: &Node) -> Vec<Wrong> {
     let Ok(with) = settings::<Derive>(node) else { return Vec::new() };
+    let alone = !node.inputs.iter().any(|input| input.port == OTHERS);
     let mistake = |(name, read): (&String, Result<Expressions, String>)| {
-        read.err().map(|why| Wrong::in_node(node, &["with", "columns", name], format!("`{name}`: {why}")))
+        let wrong = |why: String| Wrong::in_node(node, &["with", "columns", name], format!("`{name}`: {why}"));
+        match read {
+            Err(why) => Some(wrong(why)),
+            Ok(read) if read.ask_others() && alone => {
+                let help = format!("give it the node whose rows these are: `inputs: {{ rows: ..., {OTHERS}: NODE }}`");
+                Some(wrong(format!("`{OTHERS}` holds for no row, since the node has no input `{OTHERS}`")).help(help))
+            }
+            Ok(_) => None,
+        }
     };
     each(&with).filter_map(mistake).collect()
 }
@@ -95,7 +107,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let reads: Vec<String> = expressions.reads().map(String::from).collect();
     let part = Route::Part { columns: reads.clone(), by: vec![] };
     let mut inputs = vec![(rows.clone(), part.clone())];
-    inputs.extend(port(&ports, "other").map(|edge| (edge, part)));
+    inputs.extend(port(&ports, OTHERS).map(|edge| (edge, part)));
     let compute = Stage { name: format!("{} columns", node.id), inputs, begins: false, place: Place::Thread };
     let made = stage(compute, ctx, move |_, rows| {
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };

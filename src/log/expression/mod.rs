@@ -33,6 +33,7 @@ const OTHER: &str = "other";
 pub struct Expressions {
     columns: Vec<(String, Kind, String)>,
     reads: BTreeSet<String>,
+    others: bool,
     db: Connection,
 }
 
@@ -44,11 +45,16 @@ impl Expressions {
     /// called, types that don't fit.
     pub fn new(columns: &BTreeMap<String, String>) -> Result<Expressions, (String, LogError)> {
         let db = views::alone().map_err(|error| (String::new(), error.into()))?;
-        let mut expressions = Expressions { columns: Vec::new(), reads: NAME.map(String::from).into(), db };
+        let mut expressions = Expressions { columns: Vec::new(), reads: NAME.map(String::from).into(), others: false, db };
         for (name, text) in columns {
             expressions.add(name, text).map_err(|error| (name.clone(), error))?;
         }
         Ok(expressions)
+    }
+
+    /// Whether they ask which rows are there to be counted alone.
+    pub fn ask_others(&self) -> bool {
+        self.others
     }
 
     /// The columns that they read, and those that name a row.
@@ -69,6 +75,9 @@ impl Expressions {
             return refused("it has several lines and `--`, which begins a comment: leave it out".into());
         }
         let text = text.replace(['\n', '\r'], " ");
+        // Every second part stands in quotes; the windows name it in any tree.
+        let word = |part: &str| part.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word.eq_ignore_ascii_case(OTHER));
+        self.others |= text.split('\'').step_by(2).any(word);
         let tree = self.parsed(&text)?;
         let mut read = BTreeSet::new();
         if let Some(why) = refusal(&tree, &[], &mut read) {
@@ -87,7 +96,8 @@ impl Expressions {
             let statement = select(&[(name, kind, &text)]);
             self.db.prepare(&statement).map_err(|error| LogError::Sql(placed(&error.to_string())))?;
         }
-        self.reads.extend(read.into_iter().filter(|column| column != OTHER));
+        read.remove(OTHER);
+        self.reads.extend(read);
         self.columns.push((name.into(), kind, text));
         Ok(())
     }
