@@ -2,6 +2,7 @@
 //! to s. A world is brought to s' by playing the episode's actions again, so any world will do that plays a task alike each time.
 
 use super::error::RolloutError;
+use super::tree::Ways;
 use crate::env::{EpisodeView, Task, Worlds};
 use crate::row::{self, View};
 use std::collections::BTreeMap;
@@ -32,10 +33,14 @@ struct Step {
 /// # Errors
 /// If a task means nothing, or a world can't be played at all; one that fails, or comes elsewhere than the rows say, has no action.
 pub fn rollbacks(view: &View, worlds: &mut Worlds) -> Result<Vec<String>, RolloutError> {
-    let rows = view.read(NEEDS)?;
+    let branches = view.column(row::BRANCH_OF).is_ok().then_some(row::BRANCH_OF);
+    let rows = view.read(&NEEDS.iter().copied().chain(branches).collect::<Vec<_>>())?;
     let attempts = row::keys(&rows, &["iteration", "task", "sample", "attempt", "phase"]);
     let (tasks, actions, states) = (row::texts(&rows, "task")?, row::texts(&rows, "action")?, row::u64s(&rows, "state")?);
-    let phases = row::texts(&rows, "phase")?;
+    let (phases, turns) = (row::texts(&rows, "phase")?, row::u32s(&rows, "turn")?);
+    // The turns before a branch's own are those of the episode that it was copied from.
+    let ways = Ways::among(&rows)?;
+    let (samples, tries) = (row::u32s(&rows, "sample")?, row::u32s(&rows, "attempt")?);
     let mut steps: Vec<Step> = Vec::new();
     // Of equal transitions in one task one is tried.
     let mut known: BTreeMap<(&str, u64, u64), usize> = BTreeMap::new();
@@ -54,7 +59,11 @@ pub fn rollbacks(view: &View, worlds: &mut Worlds) -> Result<Vec<String>, Rollou
         let at = match known.get(&name) {
             Some(at) => *at,
             None => {
-                let actions = (first..=i).map(|turn| actions.value(turn).to_owned()).collect();
+                let way = ways
+                    .as_ref()
+                    .and_then(|ways| ways.to((tasks.value(i), samples.value(i), tries.value(i), turns.value(i))))
+                    .unwrap_or_else(|| (first..=i).collect());
+                let actions = way.into_iter().map(|turn| actions.value(turn).to_owned()).collect();
                 let task = Task::parse(tasks.value(i))?;
                 steps.push(Step { task, actions, from, to, candidates: None, back: None });
                 known.insert(name, steps.len() - 1);
@@ -142,6 +151,13 @@ mod tests {
         .unwrap()];
         let back_steps = rollbacks(&View::sorted(&rows).unwrap().unwrap(), &mut Worlds::default()).unwrap();
         // The second turn changed nothing, the third is taken back by entering again, and nothing is known of where the last one led.
+        assert_eq!(back_steps, [back.as_str(), "", enter.as_str(), ""]);
+        // The last two as a branch, which begins in the room: the way there is the first sample's.
+        let mut columns: Vec<(&str, ArrayRef)> = NEEDS.iter().map(|name| (*name, rows[0].column_by_name(name).unwrap().clone())).collect();
+        columns[2].1 = Arc::new(UInt32Array::from(vec![0, 0, 1, 1]));
+        columns.push((row::BRANCH_OF, Arc::new(UInt32Array::from(vec![0, 0, 0, 1]))));
+        let branched = [row::batch(columns).unwrap()];
+        let back_steps = rollbacks(&View::sorted(&branched).unwrap().unwrap(), &mut Worlds::default()).unwrap();
         assert_eq!(back_steps, [back.as_str(), "", enter.as_str(), ""]);
     }
 }

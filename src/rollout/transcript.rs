@@ -59,11 +59,7 @@ pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> 
     let (phases, instructions) = (row::texts(rows, "phase")?, row::texts(rows, "instruction")?);
     let numbers = row::u32s(rows, "turn")?;
     let name = |i: usize| (tasks.value(i), samples.value(i), attempts.value(i), numbers.value(i));
-    let ways = row::u32s(rows, row::BRANCH_OF).ok().map(|of| {
-        // Reflections are no turns.
-        let none = |i: usize| if phases.value(i) == Phase::Play.name() { name(i) } else { ("", 0, 0, 0) };
-        Ways::new((0..rows.num_rows()).map(|i| (none(i), of.value(i))))
-    });
+    let ways = Ways::among(rows)?;
     let transcript = |own: Range<usize>| {
         let (start, last) = (own.start, own.end - 1);
         let turns = ways.as_ref().and_then(|ways| ways.to(name(last))).unwrap_or_else(|| own.collect());

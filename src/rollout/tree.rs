@@ -10,9 +10,11 @@
 
 use super::branches::mean;
 use super::continuation::Past;
-use super::episode::{EpisodeStart, Finished};
+use super::episode::{EpisodeStart, Finished, Phase};
 use super::error::RolloutError;
 use super::sampler::Sampler;
+use crate::row::{self, RowError};
+use arrow::array::RecordBatch;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -146,6 +148,20 @@ impl<'a> Ways<'a> {
     pub fn new(rows: impl Iterator<Item = (TurnName<'a>, u32)>) -> Ways<'a> {
         let (names, branch_of): (Vec<TurnName>, Vec<u32>) = rows.unzip();
         Ways { rows: names.into_iter().enumerate().map(|(row, name)| (name, row)).collect(), branch_of }
+    }
+
+    /// Of rows that say what they are branches of, in their order; none of others. An error says which other column is missing, or isn't of its type.
+    pub fn among(rows: &'a RecordBatch) -> Result<Option<Ways<'a>>, RowError> {
+        let Ok(of) = row::u32s(rows, row::BRANCH_OF) else { return Ok(None) };
+        let (tasks, phases) = (row::texts(rows, "task")?, row::texts(rows, "phase")?);
+        let [samples, attempts, turns] = ["sample", "attempt", "turn"].map(|name| row::u32s(rows, name));
+        let (samples, attempts, turns) = (samples?, attempts?, turns?);
+        // Reflections are no turns.
+        let name = |i: usize| match phases.value(i) == Phase::Play.name() {
+            true => (tasks.value(i), samples.value(i), attempts.value(i), turns.value(i)),
+            false => ("", 0, 0, 0),
+        };
+        Ok(Some(Ways::new((0..rows.num_rows()).map(|i| (name(i), of.value(i))))))
     }
 
     /// The rows from the first turn to this one; none where one is missing.
