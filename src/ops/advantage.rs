@@ -1,7 +1,7 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
 use super::checks::upstream::upstream;
-use super::checks::{no_spread, small_rewards};
+use super::checks::{no_spread, small_rewards, trees};
 use super::memories::buckets::unlogged;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
@@ -37,7 +37,12 @@ pub const OPERATOR: Operator = Operator {
     further: Further {
         needs,
         wrong,
-        notes: |node, pipeline| [no_spread::note(node, pipeline), small_rewards::note(node, pipeline)].into_iter().flatten().collect(),
+        notes: |node, pipeline| {
+            [no_spread::note(node, pipeline), small_rewards::note(node, pipeline), trees::note(node, pipeline)]
+                .into_iter()
+                .flatten()
+                .collect()
+        },
         targets: |with| with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().target.is_some()),
         makes: |with| if keeps_means(with) { vec!["group".into(), "running".into()] } else { vec![] },
         lacks,

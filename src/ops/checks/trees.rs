@@ -1,5 +1,7 @@
 //! Checks a rollout whose episodes branch: something says where, and the copies can differ and be compared.
 
+use super::upstream::upstream;
+use crate::credit::{AdvantageSettings, EstimatorName};
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::tree::Branching;
 
@@ -38,6 +40,20 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&
     places.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
+/// The note on an `advantage` that takes a branch's own rows for a whole episode.
+pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
+    let of = node.with.typed::<AdvantageSettings>()?.of;
+    if ![EstimatorName::EpisodeReturn, EstimatorName::CrossEpisodeReturn].contains(&of) {
+        return None;
+    }
+    let branching = upstream(pipeline, node).flat_map(Node::makers).find(|maker| maker.with.gives("branch"))?;
+    Some(format!(
+        "a branch of `{}` has the rows from its fork on, so its return leaves out what the turns before earned, and is compared with whole \
+         episodes: where rewards come before the end, `of: tree_return` or `of: step_return` compares alike with alike",
+        branching.id
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::{ops, pipeline};
@@ -49,6 +65,24 @@ mod tests {
              rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3 }}, {rollout} }} }}\nlog: [rollout]\n"
         );
         pipeline::parse("x", &text, &[], &ops::catalog()).err().map_or(String::new(), |errors| errors.to_string())
+    }
+
+    #[test]
+    fn a_branch_taken_for_an_episode_is_noted() {
+        let noted = |of: &str, branch: &str| {
+            let text = format!(
+                "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
+                 tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
+                 rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3 }}{branch} }} }}\n  \
+                 group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  \
+                 advantage: {{ op: advantage, inputs: group, with: {{ of: {of} }} }}\nlog: [rollout, advantage]\n"
+            );
+            let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+            ops::notes(&pipeline).into_iter().any(|(_, note)| note.contains("from its fork on"))
+        };
+        let branch = ", branch: { every: 2 }";
+        assert!(noted("episode_return", branch));
+        assert!(!noted("tree_return", branch) && !noted("step_return", branch) && !noted("episode_return", ""));
     }
 
     #[test]
