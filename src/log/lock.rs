@@ -2,6 +2,7 @@
 
 use super::{LogError, Run};
 use std::fs::{File, TryLockError};
+use std::path::Path;
 
 /// Held for as long as the run is written.
 pub struct Lock(#[allow(dead_code)] File);
@@ -9,14 +10,19 @@ pub struct Lock(#[allow(dead_code)] File);
 impl Lock {
     /// Takes the lock, or says that another process has it.
     pub fn take(run: &Run) -> Result<Lock, LogError> {
-        let path = run.root().join("lock");
+        Lock::of(run.root())
+    }
+
+    /// Takes that of a folder, such as the one of an audit.
+    pub fn of(folder: &Path) -> Result<Lock, LogError> {
+        let path = folder.join("lock");
         if path.is_symlink() {
             return Err(LogError::Linked(path));
         }
         let file = File::options().create(true).append(true).open(&path).map_err(LogError::io(&path))?;
         match file.try_lock() {
             Ok(()) => Ok(Lock(file)),
-            Err(TryLockError::WouldBlock) => Err(LogError::Busy(run.root().into())),
+            Err(TryLockError::WouldBlock) => Err(LogError::Busy(folder.into())),
             Err(TryLockError::Error(e)) => Err(LogError::io(&path)(e)),
         }
     }

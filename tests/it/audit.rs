@@ -154,7 +154,17 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
     );
     assert!(differ.is_empty(), "{differ:?}");
     let other = fails(flow().arg("audit").arg(&run).args(["--name", "parts", "--plays", "5"]));
-    assert!(other.contains("was made with other settings") && other.contains("--name"), "{other}");
+    assert!(other.contains("was begun otherwise") && other.contains("--name"), "{other}");
+    let none = fails(flow().arg("audit").arg(&run).args(["--credit", "nope", "--name", "other"]));
+    assert!(none.contains("no column `nope` of numbers was logged") && none.contains("advantage"), "{none}");
+    // A column that the rollout has itself is one as well.
+    let paid = audit(&run, &["--turns", "4", "--plays", "2", "--credit", "reward", "--name", "paid"]);
+    assert_eq!(paid["turns"], 4);
+    let held = std::fs::File::open(run.join("audit/parts/lock")).unwrap();
+    held.lock().unwrap();
+    let busy = fails(flow().arg("audit").arg(&run).args(settings).args(["--name", "parts"]));
+    assert!(busy.contains("is being written by another process"), "{busy}");
+    drop(held);
     let longer = done(flow().arg("audit").arg(&run).args(&settings[2..]).args(["--turns", "30", "--name", "parts", "--dry-run"]));
     assert!(longer.contains("10 turns are left"), "{longer}");
 }

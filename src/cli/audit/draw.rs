@@ -62,6 +62,21 @@ fn rows(answer: &QueryResult) -> Result<RecordBatch> {
     Ok(concat_batches(&answer.schema, &answer.batches)?)
 }
 
+/// Refuses a credit that no row has, or that is no number.
+fn numeric(run: &Run, credit: &str) -> Result<()> {
+    let tables = log::tables(run)?;
+    let columns = || tables.iter().filter(|table| table.name == "trajectories").flat_map(|table| &table.columns);
+    let number = |kind: &str| ["FLOAT", "DOUBLE", "BOOLEAN"].contains(&kind) || kind.contains("INT");
+    if columns().any(|(name, kind)| name == credit && number(kind)) {
+        return Ok(());
+    }
+    let credits: Vec<&str> =
+        columns().filter(|(name, kind)| name.contains("advantage") && number(kind)).map(|(name, _)| name.as_str()).collect();
+    let none = "none: name the node that makes one in `log`";
+    let list = if credits.is_empty() { none.into() } else { credits.join(", ") };
+    Err(Error::Request(format!("no column `{credit}` of numbers was logged")).help(format!("the advantages that were: {list}")))
+}
+
 /// Draws `count` turns of the table of a node.
 pub fn draw(
     run: &Run,
@@ -72,10 +87,11 @@ pub fn draw(
     count: usize,
     seed: u64,
 ) -> Result<Draw> {
+    numeric(run, credit)?;
     let sql = format!(
-        "SELECT iteration, task, sample, attempt, turn, {0}::DOUBLE AS credit, p.weights::UBIGINT AS weights, \
+        "SELECT iteration, task, sample, attempt, turn, c.credit::DOUBLE AS credit, p.weights::UBIGINT AS weights, \
          -list_sum(p.logprobs)::DOUBLE AS surprise \
-         FROM (SELECT iteration, task, sample, attempt, turn, phase, {0} FROM trajectories WHERE {0} IS NOT NULL) \
+         FROM (SELECT iteration, task, sample, attempt, turn, phase, {0} AS credit FROM trajectories WHERE {0} IS NOT NULL) c \
          JOIN {1} p USING (iteration, task, sample, attempt, turn, phase) WHERE phase = 'play' ORDER BY ALL",
         quoted(credit),
         quoted(table)

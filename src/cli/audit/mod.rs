@@ -102,6 +102,11 @@ impl AuditArgs {
         let source = Source::open(&self.run, self.node.as_deref())?;
         let drawn = draw(&source.run, &source.table, &self.credit, self.by, &source.weights, self.turns as usize, self.seed)?;
         self.drawable(&source, &drawn)?;
+        // Two processes would write the same files.
+        let _lock = match self.dry_run {
+            true => None,
+            false => Some(log::Lock::of(&log::audit_folder(&source.run, &self.name)?)?),
+        };
         let done = self.done(&source)?;
         let left: Vec<&Turn> = drawn.turns.iter().filter(|turn| !done.contains(&turn.hash())).collect();
         let ways = restored(&source.run, &source.table, &left.iter().map(|turn| (*turn).clone()).collect::<Vec<_>>())?;
@@ -168,12 +173,15 @@ impl AuditArgs {
         if path.exists() {
             let text = files::text(&path, 1 << 20).map_err(Error::file(&path))?;
             let before: serde_json::Value = serde_json::from_str(&text).map_err(|error| Error::from(error).at(path.display()))?;
-            if before != settings {
-                let why = format!("the audit `{}` of {} was made with other settings: {before}", self.name, self.run.display());
+            let other = |name: &String| {
+                (before[name] != settings[name]).then(|| format!("`{name}` was {} and is {}", before[name], settings[name]))
+            };
+            let others: Vec<String> = settings.as_object().into_iter().flatten().filter_map(|(name, _)| other(name)).collect();
+            if !others.is_empty() {
+                let why = format!("the audit `{}` of {} was begun otherwise: {}", self.name, self.run.display(), others.join(", "));
                 return Err(Error::Request(why).help("--name gives this one a name of its own; in a study, its measurement's name does"));
             }
         } else if !self.dry_run {
-            log::audit_folder(&source.run, &self.name)?;
             files::create(&path).and_then(|mut file| file.write_all(settings.to_string().as_bytes())).map_err(Error::file(&path))?;
         }
         if !log::tables(&source.run)?.iter().any(|table| table.name == "audit") {
