@@ -2,7 +2,7 @@
 
 use super::models::{newest_of, run_at};
 use crate::pipeline::{Catalog, Pipeline, Role, Wrong};
-use crate::policy::{adapters, available, parameters, Description, DeviceChoice, ModelSettings, LEARNING, PLAYING};
+use crate::policy::{adapters, available, parameters, row_by_row_is_quick, Description, DeviceChoice, ModelSettings, LEARNING, PLAYING};
 use std::path::Path;
 
 /// A vocabulary has a token a byte, at least.
@@ -51,10 +51,11 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
         (true, None) => count.saturating_mul(LEARNING),
         (true, Some(adapters)) => count.saturating_mul(playing).saturating_add(adapters.saturating_mul(LEARNING)),
     };
-    // The copy that acts, if `act` asks for one: bytes a parameter, without the scales of 8 bits.
+    // The copy that acts, where there is one: bytes a parameter, without the scales of 8 bits.
     let packed = match pipeline.models[name]["act"].as_str() {
         Some("f32") => PLAYING,
         Some("int8") => 1,
+        None | Some("auto") if adapters.is_none() && playing == PLAYING && !elsewhere && row_by_row_is_quick() => PLAYING,
         _ => 0,
     };
     let needs = needs.saturating_add(count.saturating_mul(packed));
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_said_with_both_sizes() {
-        let text = "flow: x\niterations: 1\nmodels:\n  actor: { new: tiny, layers: 100, width: 8192, heads: 64, kv_heads: 64 }\nnodes:
+        let text =
+            "flow: x\niterations: 1\nmodels:\n  actor: { new: tiny, layers: 100, width: 8192, heads: 64, kv_heads: 64, act: own }\nnodes:
   tasks: { op: tasks, with: { env: minesweeper, batch: 1 } }
   rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 1 } } }
 log: [rollout]\n";
@@ -117,10 +119,13 @@ log: [rollout]\n";
         };
         assert!(needs(&learnt).contains("training it takes 1.3 TB"), "{}", needs(&learnt));
         // An adapter of rank 16 beside q and v is 100 * 4 * 8192 * 16 numbers: 0.8 GB more.
-        let adapted = needs(&learnt.replace("kv_heads: 64 }", "kv_heads: 64, lora: { rank: 16 } }"));
+        let adapted = needs(&learnt.replace("act: own", "lora: { rank: 16 }"));
         assert!(adapted.contains("training it takes 322.9 GB"), "{adapted}");
         // What acts in 8 bits is a byte a number more.
-        let acting = needs(&text.replace("kv_heads: 64 }", "kv_heads: 64, act: int8 }"));
+        let acting = needs(&text.replace("act: own", "act: int8"));
         assert!(acting.contains("playing with it takes 402.6 GB"), "{acting}");
+        // Unless something else is said, it acts row by row on a processor that is quick at that, by a copy.
+        let auto = needs(&text.replace(", act: own", ""));
+        assert!(auto.contains(if row_by_row_is_quick() { "takes 644.2 GB" } else { "takes 322.1 GB" }), "{auto}");
     }
 }

@@ -6,16 +6,24 @@ use super::vocabularies;
 use crate::log::{Manifest, Run, SavedWeights};
 use crate::ops;
 use crate::pipeline::Pipeline;
-use crate::policy::{is_adapter, is_moments, Hardware, LoadModel, ModelSettings, Policy, SharedModel};
+use crate::policy::{is_adapter, is_moments, Act, Hardware, LoadModel, ModelSettings, NewModel, Policy, SharedModel};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Folders by model.
-pub type Starts = BTreeMap<String, PathBuf>;
+/// How a run's models began.
+#[derive(Default)]
+pub struct Starts {
+    /// The folders of their initial weights, by model.
+    pub folders: BTreeMap<String, PathBuf>,
+    /// Which weights act, as [`crate::log::RunInfo::acting`].
+    pub acting: BTreeMap<String, String>,
+}
 
-/// The folders of the initial weights of `run`'s models, once its files are known to be what the run saved.
+/// How the models of `run` began, once its files are known to be what the run saved.
 pub fn starts(run: &Run) -> Result<Starts> {
-    run.manifest()?.start.iter().map(|weights| Ok((weights.model.clone(), run.whole_weights(weights)?))).collect()
+    let manifest = run.manifest()?;
+    let folders = manifest.start.iter().map(|weights| Ok((weights.model.clone(), run.whole_weights(weights)?)));
+    Ok(Starts { folders: folders.collect::<Result<_>>()?, acting: manifest.info.acting })
 }
 
 /// What the manifest of a new run says that its models begin with: the files that [`save_start`] saved.
@@ -24,8 +32,8 @@ pub fn saved_start(pipeline: &Pipeline, run: &Run) -> Result<Vec<SavedWeights>> 
 }
 
 /// The policy thread with the pipeline's models; none for a pipeline without models.
-/// A model that is in `start_weights` begins as it did there, whatever the pipeline loads today.
-pub fn start(pipeline: &Pipeline, hardware: Hardware, start_weights: &Starts) -> Result<Option<Policy>> {
+/// A model that is in `starts` begins as it did there, whatever the pipeline loads today, and acts by the same weights where it says `act: auto`.
+pub fn start(pipeline: &Pipeline, hardware: Hardware, starts: &Starts) -> Result<Option<Policy>> {
     if pipeline.models.is_empty() {
         return Ok(None);
     }
@@ -34,7 +42,7 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, start_weights: &Starts) ->
         let settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
         let of = |of: &Option<String>| of.clone().unwrap_or_else(|| name.clone());
         let found = |path: &str, of: &str| Ok::<_, Error>(newest(Path::new(path), of)?.display().to_string());
-        let began = start_weights.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
+        let began = starts.folders.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
         let settings = match (settings, began) {
             (ModelSettings::Load(own), Some((load, adapted))) => begun(load, adapted, own),
             (ModelSettings::New(new), Some((load, adapted))) => begun(load, adapted, LoadModel { act: new.act, ..LoadModel::default() }),
@@ -53,7 +61,7 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, start_weights: &Starts) ->
             }
             (settings, _) => settings,
         };
-        models.insert(name.clone(), settings);
+        models.insert(name.clone(), acting_as(settings, starts.acting.get(name)));
     }
     // A loaded model brings its own vocabulary.
     let new = models.values().any(|model| matches!(model, ModelSettings::New(_)));
@@ -63,6 +71,17 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, start_weights: &Starts) ->
         warn(&note);
     }
     Ok(Some(policy))
+}
+
+/// The same model, which acts by the weights that its run decided on when it began, unless its settings say which. Weights that aren't known, of a newer
+/// flow, leave the decision to this process.
+fn acting_as(settings: ModelSettings, decided: Option<&String>) -> ModelSettings {
+    let act = decided.and_then(|decided| serde_json::from_value(decided.as_str().into()).ok()).unwrap_or_default();
+    match settings {
+        ModelSettings::Load(load) if load.act == Act::Auto => ModelSettings::Load(LoadModel { act, ..load }),
+        ModelSettings::New(new) if new.act == Act::Auto => ModelSettings::New(NewModel { act, ..new }),
+        settings => settings,
+    }
 }
 
 /// The model that lies at `load` as a run began with it: an adapter is trained further as an adapter, and settings that aren't saved stay
@@ -182,4 +201,29 @@ pub fn pruned(path: &Path) -> Option<String> {
              `keep: {{ every: 10 }}` or `keep: {{ best: true }}`"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::DeviceChoice;
+
+    /// A run that began on a processor with AVX2 goes on by the same weights on one without, and the other way round; a setting stands above it.
+    #[test]
+    fn a_model_acts_by_what_its_run_decided_when_it_began() {
+        let acting = |act: &str, decided: &str| {
+            let text = format!(
+                "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny, layers: 1, width: 32{act} }} }}\nnodes:\n  \
+                 tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
+                 rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3 }} }} }}\nlog: [rollout]\n"
+            );
+            let pipeline = crate::pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_or_else(|wrong| panic!("{wrong}"));
+            let starts = Starts { acting: BTreeMap::from([("actor".to_owned(), decided.to_owned())]), ..Starts::default() };
+            let hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None };
+            let policy = start(&pipeline, hardware, &starts).unwrap_or_else(|error| panic!("{error}")).unwrap();
+            policy.acting()["actor"].name()
+        };
+        assert_eq!((acting("", "own"), acting("", "f32"), acting("", "int8")), ("own", "f32", "int8"));
+        assert_eq!((acting(", act: own", "f32"), acting(", act: f32", "own")), ("own", "f32"));
+    }
 }

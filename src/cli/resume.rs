@@ -72,6 +72,12 @@ impl ResumeArgs {
             if !before.is_empty() && *before != now {
                 warn(&format!("the run began on {before} and goes on on {now}: it isn't bit for bit the run that it would have been"));
             }
+            if let Some((name, act)) = policy.slow() {
+                warn(&format!(
+                    "`{name}` acts as it did when the run began, by `act: {}`, and this processor has no AVX2: that is slow",
+                    act.name()
+                ));
+            }
             models::save_start(policy, &pipeline, &folder)?;
             models::restore(policy, &pipeline, &folder, &manifest)?;
         }

@@ -56,7 +56,7 @@ impl RunArgs {
         if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0 && !self.dry_run) {
             return follow(&hosts, &self.machine, pipeline);
         }
-        let policy = models::start(&pipeline, self.machine.hardware()?, &models::Starts::new())?;
+        let policy = models::start(&pipeline, self.machine.hardware()?, &models::Starts::default())?;
         if self.dry_run {
             answer(&format!("{} is ready to run: {} nodes, {} iterations", pipeline.name, pipeline.all().count(), pipeline.iterations));
             return Ok(ExitCode::SUCCESS);

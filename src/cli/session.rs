@@ -203,6 +203,9 @@ pub fn info(pipeline: &Pipeline, policy: Option<&Policy>) -> RunInfo {
         keep: pipeline.keep.clone(),
         delay,
         promise: promise(pipeline, &device),
+        acting: policy
+            .map(|policy| policy.acting().iter().map(|(name, act)| (name.clone(), act.name().into())).collect())
+            .unwrap_or_default(),
         device,
         ..RunInfo::default()
     }

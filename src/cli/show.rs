@@ -85,6 +85,9 @@ impl ShowArgs {
             if !info.promise.is_empty() {
                 writeln!(out, "\n{}", info.promise)?;
             }
+            for (model, act) in &info.acting {
+                writeln!(out, "`{model}` acts as `act: {act}` says")?;
+            }
             if others > 1 {
                 writeln!(
                     out,

@@ -149,9 +149,9 @@ impl ReplaySource {
     /// What the models of a reduced pipeline begin with: as the model of the same name, else as the only one did that either has.
     /// A model that is only compared with may be one that the run didn't have.
     pub fn starts(&self, pipeline: &Pipeline) -> Result<Starts> {
-        let theirs = starts(&self.run)?;
+        let Starts { folders: theirs, acting } = starts(&self.run)?;
         let only = theirs.values().next().filter(|_| theirs.len() == 1 && learners(pipeline).count() == 1);
-        let mut folders = Starts::new();
+        let mut folders = BTreeMap::new();
         for name in learners(pipeline) {
             if let Some(folder) = theirs.get(name).or(only) {
                 folders.insert(name.clone(), folder.clone());
@@ -172,6 +172,6 @@ impl ReplaySource {
                 )));
             }
         }
-        Ok(folders)
+        Ok(Starts { folders, acting })
     }
 }

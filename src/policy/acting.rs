@@ -10,6 +10,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tch::Kind;
 
+/// Whether row by row is the faster way to act: plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a lesser set of instructions a model acts
+/// with the same bits.
+pub fn row_by_row_is_quick() -> bool {
+    Isa::new(Level::Avx2).is_some()
+}
+
 /// The acting copy of a model.
 #[derive(Default)]
 pub struct Acting {
@@ -34,8 +40,7 @@ impl Acting {
         };
         let format = match (act, unfit) {
             (Act::Own, _) | (Act::Auto, Some(_)) => None,
-            // Plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a lesser set a model acts with the same bits.
-            (Act::Auto, None) => Isa::new(Level::Avx2).map(|_| MatrixFormat::F32),
+            (Act::Auto, None) => row_by_row_is_quick().then_some(MatrixFormat::F32),
             (Act::Int8 | Act::F32, Some(why)) => return Err(ModelFault::Act { why }),
             (Act::Int8, None) => Some(MatrixFormat::Int8),
             (Act::F32, None) => Some(MatrixFormat::F32),
@@ -48,6 +53,11 @@ impl Acting {
     pub fn at(&self, version: u64, net: Net) -> Net {
         let Some(kept) = self.format else { return net };
         self.nets.borrow_mut().entry(version).or_insert_with(|| net.packed(kept, false)).share(false)
+    }
+
+    /// Which weights act.
+    pub fn act(&self) -> Act {
+        self.format.map_or(Act::Own, |format| if format == MatrixFormat::Int8 { Act::Int8 } else { Act::F32 })
     }
 
     /// Whether it is rounded, while the learning model isn't.

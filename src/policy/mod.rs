@@ -59,6 +59,7 @@ mod trie;
 mod update;
 mod versions;
 
+pub use acting::row_by_row_is_quick;
 pub use device::{libtorch, DeviceChoice, FoundDevice, Hardware, Libtorch};
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};

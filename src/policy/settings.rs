@@ -439,6 +439,16 @@ impl Act {
         *self == Act::Auto
     }
 
+    /// The setting that says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Act::Auto => "auto",
+            Act::Own => "own",
+            Act::Int8 => "int8",
+            Act::F32 => "f32",
+        }
+    }
+
     /// Whether it asks for matrices other than the learning model's.
     pub fn asks(self) -> bool {
         matches!(self, Act::Int8 | Act::F32)

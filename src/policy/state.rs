@@ -17,7 +17,7 @@ use super::update::passes::TrainingRow;
 use super::update::{update, Moments};
 use super::versions::VersionedModel;
 use super::{
-    DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, LoadModel, ModelFault, ModelSettings, Objective, Peers,
+    Act, DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, LoadModel, ModelFault, ModelSettings, Objective, Peers,
     PolicyError, RatioDenominator, Request, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
 };
 use crate::seed::mix;
@@ -113,6 +113,15 @@ impl PolicyState {
     /// Where the models are computed.
     pub fn device(&self) -> &FoundDevice {
         &self.device
+    }
+
+    /// By model that is trained whole, here, and isn't a critic: which weights act.
+    pub fn acting(&self) -> BTreeMap<String, Act> {
+        let fits = |(name, model): &(&String, &VersionedModel)| {
+            !model.values() && model.start.adapter().is_none() && !self.trained.contains_key(*name)
+        };
+        let whole = self.models.iter().filter(fits);
+        whole.map(|(name, model)| (name.clone(), model.acting.act())).collect()
     }
 
     /// Notes how much of a GPU's memory the models take now. The sizes of batches and passes follow from the rest, so this comes before each job.

@@ -1,5 +1,6 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
+use super::acting::row_by_row_is_quick;
 use super::generate::weigh::ChoiceScores;
 use super::model::Sizes;
 use super::pause::at_pauses;
@@ -7,8 +8,8 @@ use super::remote::{Answered, Exported, GenerationServer, Remote};
 use super::state::PolicyState;
 use super::threads::panic_text;
 use super::{
-    Example, FoundDevice, GenerationOutput, Hardware, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Sampling,
-    Tokenizer, UpdateReport, UpdateSettings,
+    Act, Example, FoundDevice, GenerationOutput, Hardware, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request,
+    Sampling, Tokenizer, UpdateReport, UpdateSettings,
 };
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Sender};
@@ -38,6 +39,7 @@ pub struct Policy {
     served: Arc<BTreeMap<String, GenerationServer>>,
     pulse: Arc<Pulse>,
     device: FoundDevice,
+    acting: Arc<BTreeMap<String, Act>>,
     peers: Option<Arc<dyn Peers>>,
 }
 
@@ -72,7 +74,7 @@ impl Policy {
                 Err(error) => drop(ready.send(Err(error))),
                 Ok(state) => {
                     let known = state.models().map(|(name, tokenizer, sizes)| (name.clone(), (tokenizer.clone(), sizes))).collect();
-                    drop(ready.send(Ok((known, state.device().clone()))));
+                    drop(ready.send(Ok((known, state.device().clone(), state.acting()))));
                     let state = Rc::new(RefCell::new(state));
                     let (meanwhile, read, pulse) = (read_queue.clone(), state.clone(), beat.clone());
                     at_pauses(move || {
@@ -94,7 +96,8 @@ impl Policy {
             }
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
-        let (known, device): (BTreeMap<String, (Arc<Tokenizer>, Sizes)>, FoundDevice) = started.recv().map_err(|_| PolicyError::Gone)??;
+        type Known = BTreeMap<String, (Arc<Tokenizer>, Sizes)>;
+        let (known, device, mut acting): (Known, _, BTreeMap<String, Act>) = started.recv().map_err(|_| PolicyError::Gone)??;
         let mut served = BTreeMap::new();
         for (name, (tokenizer, sizes)) in &known {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
@@ -102,6 +105,7 @@ impl Policy {
             }
         }
         apart(&served, &serving)?;
+        acting.retain(|name, _| !served.contains_key(name));
         let mut tokenizers: BTreeMap<String, Arc<Tokenizer>> = known.into_iter().map(|(name, (tokenizer, _))| (name, tokenizer)).collect();
         tokenizers.extend(remotes.iter().map(|(name, remote)| (name.clone(), remote.tokenizer().clone())));
         Ok(Policy {
@@ -112,6 +116,7 @@ impl Policy {
             served: Arc::new(served),
             pulse,
             device,
+            acting: Arc::new(acting),
             peers: None,
         })
     }
@@ -158,6 +163,16 @@ impl Policy {
     /// Where the models are computed.
     pub fn device(&self) -> &FoundDevice {
         &self.device
+    }
+
+    /// Which weights act, by model for which `act` can say so.
+    pub fn acting(&self) -> &BTreeMap<String, Act> {
+        &self.acting
+    }
+
+    /// A model that acts row by row, which is slow on this processor.
+    pub fn slow(&self) -> Option<(&String, Act)> {
+        self.acting.iter().find(|(_, act)| act.asks() && !row_by_row_is_quick()).map(|(name, act)| (name, *act))
     }
 
     /// How busy the thread is, and how many jobs wait for it.

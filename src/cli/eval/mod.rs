@@ -81,7 +81,7 @@ impl EvalArgs {
             shared.programs.declare(program);
         }
         panel.verify(&shared.programs)?;
-        let policy = models::start(&evaluation, self.machine.hardware()?, &models::Starts::new())?;
+        let policy = models::start(&evaluation, self.machine.hardware()?, &models::Starts::default())?;
         // An override may have emptied the log.
         let node = evaluation.log.first().cloned().ok_or_else(|| Error::request("`log` must name the node that plays"))?;
         let sink = Sink::of([node.clone()].into());

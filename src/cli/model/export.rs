@@ -59,7 +59,7 @@ impl ModelExportArgs {
         if !self.from.join("manifest.json").exists() {
             return Ok(self.from.clone());
         }
-        let models: Vec<String> = starts(&Run::open(&self.from)?)?.into_keys().collect();
+        let models: Vec<String> = starts(&Run::open(&self.from)?)?.folders.into_keys().collect();
         let known = || format!("the models of {}: {}", self.from.display(), models.join(", "));
         let model = match (&self.model, &models[..]) {
             (Some(model), _) if models.contains(model) => model,
