@@ -67,6 +67,10 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<ReflectionSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
+    if with.tries > 1 && with.temperature.or(with.agent.temperature) == Some(0.0) {
+        let message = "at temperature 0 the answer is the same each time, so that `tries` asks in vain";
+        wrongs.push(Wrong::in_node(node, &["with", "tries"], message).help("give it a temperature above 0, or leave `tries` out"));
+    }
     match agents::question(node, &[], &with.agent) {
         Err(wrong) => wrongs.push(wrong),
         Ok(question) => wrongs.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
