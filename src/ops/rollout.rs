@@ -69,8 +69,8 @@ struct Rollout {
     /// Copies episodes at chosen turns, and plays on from there: trees of episodes (AT2PO, arXiv 2601.04767; ARPO). A copy, a branch, is a further
     /// sample of its task, whose rows begin with the turn that it answers anew; makes the column `branch_of`. Compare the answers to one
     /// prompt by `group` with `by: [task, branch_of, turn]`, and take what was played behind each into account by `of: tree_return` of
-    /// `advantage`. What is made over an episode (`visitation_depth`, `history`, `over turns`) sees a branch's own rows, and figures such as
-    /// `success` count a branch as an episode: a panel is the measure. Needs a world that plays a task alike each time.
+    /// `advantage`. What is made over an episode (`visitation_depth`, `history`, `over turns`) sees a branch's own rows. Figures such as
+    /// `success` and `return` count the `samples` alone, so that a task counts the same however often it is copied; `turns`, `failed` and tokens count branches, too. Needs a world that plays a task alike each time.
     #[serde(default)]
     branch: Option<Branching>,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges the

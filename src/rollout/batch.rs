@@ -43,11 +43,12 @@ pub fn play(
     sampler.clear(before);
     let each = tasks.iter().flat_map(|task| (0..samples).map(move |sample| (task.clone(), sample)));
     sampler.begin(each.map(|(task, sample)| EpisodeStart { task, sample, attempt: 0, memory: String::new(), iteration, version }))?;
-    let (mut over, mut parts) = (sampler.finish()?, sampler.parts());
+    let (mut over, mut parts, mut summary) = (sampler.finish()?, sampler.parts(), sampler.summary().clone());
     if let Some(branching) = branching {
         over = branched(sampler, branching, samples, over)?;
         parts.push(row::BRANCH_OF.to_owned());
+        summary = summary.branched(sampler.summary());
     }
     let rows = record::played(&over, &[], &parts)?.into_iter().collect();
-    Ok(Played { rows, summary: sampler.summary().clone(), failed: sampler.failed() })
+    Ok(Played { rows, summary, failed: sampler.failed() })
 }

@@ -70,7 +70,7 @@ pub struct GivenUp {
 impl Retries {
     /// No episode is known yet; `before` is what the iteration's earlier episodes came to.
     pub fn new(policy: RetryPolicy, before: &Summary) -> Retries {
-        let before = (before.episodes, before.failed);
+        let before = (before.episodes + before.branches.episodes, before.failed + before.branches.failed);
         Retries { policy, before, failures: vec![], due: vec![], later: vec![], retried: 0, given_up: vec![], lost: 0 }
     }
 

@@ -4,7 +4,7 @@ use crate::env::Extras;
 use crate::policy::Tally;
 use std::collections::BTreeMap;
 
-/// The statistics of a batch of episodes.
+/// The statistics of a batch of episodes. Branches are counted apart, so that a task counts the same however often its episodes were copied.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// All episodes, including those given up.
@@ -27,7 +27,9 @@ pub struct Summary {
     pub revisited: usize,
     /// Calls of programs whose answers were not read, so that they are no rows.
     pub unread: usize,
-    /// The tokens that the policy read.
+    /// What branches of these episodes add.
+    pub branches: BranchCounts,
+    /// The tokens that the policy read, to play branches as well.
     pub tokens: Tally,
     /// Figures of the servers that generate, by name.
     pub servers: BTreeMap<String, f64>,
@@ -36,7 +38,26 @@ pub struct Summary {
     pub world: BTreeMap<String, (f64, usize)>,
 }
 
+/// Branches: episodes that were played on from a turn of another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BranchCounts {
+    /// All of them, including those given up.
+    pub episodes: usize,
+    /// Branches that were given up.
+    pub failed: usize,
+    /// Their own turns.
+    pub turns: usize,
+}
+
 impl Summary {
+    /// The same episodes, of which `self` had been played when the first branch of them began.
+    pub fn branched(self, all: &Summary) -> Summary {
+        let branches =
+            BranchCounts { episodes: all.episodes - self.episodes, failed: all.failed - self.failed, turns: all.turns - self.turns };
+        let Summary { retried, unread, .. } = *all;
+        Summary { branches, retried, unread, tokens: all.tokens.clone(), servers: all.servers.clone(), ..self }
+    }
+
     /// Adds further episodes.
     pub fn add(&mut self, more: &Summary) {
         self.episodes += more.episodes;
@@ -49,6 +70,9 @@ impl Summary {
         self.states += more.states;
         self.revisited += more.revisited;
         self.unread += more.unread;
+        self.branches.episodes += more.branches.episodes;
+        self.branches.failed += more.branches.failed;
+        self.branches.turns += more.branches.turns;
         self.tokens.add(&more.tokens);
         self.servers.extend(more.servers.iter().map(|(name, figure)| (name.clone(), *figure)));
         for (name, (sum, episodes)) in &more.world {

@@ -194,3 +194,27 @@ fn a_branch_in_a_world_that_does_not_play_alike_is_told_in_errors() {
     let rows = answer(&run, "select count(*), max(sample), count(*) filter (branch_of <> sample) from rollout", "csv");
     assert_eq!(rows.lines().nth(1), Some("12,1,0"), "the episodes themselves are whole");
 }
+
+/// What the first iteration plays without branches, it plays with them as well.
+#[test]
+fn figures_count_an_episode_once_however_often_it_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = [
+        "--set",
+        "nodes.rollout.with.branch=null",
+        "--set",
+        "nodes.group.with.by=[task]",
+        "--set",
+        "nodes.advantage.with.of=episode_return",
+    ];
+    let figures = |name: &str, sets: &[&str]| -> BTreeMap<String, f64> {
+        let run = trained(folder.path(), name, SIBLINGS, &[&["--set", "iterations=1"], sets].concat());
+        let figures = ask(&run, "select name, value from metrics where node = 'rollout' and iteration = 0");
+        figures.iter().map(|figure| (figure["name"].as_str().unwrap().to_owned(), figure["value"].as_f64().unwrap())).collect()
+    };
+    let (plain, branched) = (figures("plain", &alone), figures("branched", &[]));
+    for name in ["success", "return", "invalid", "exploration_degree"] {
+        assert_eq!(plain[name], branched[name], "{name}");
+    }
+    assert!(plain["exploration_degree"] > 0.0 && branched["turns"] > plain["turns"], "{plain:?} {branched:?}");
+}

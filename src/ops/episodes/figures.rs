@@ -8,7 +8,7 @@ use crate::rollout::retry::FailedEpisode;
 use crate::rollout::summary::Summary;
 
 /// The metrics that progress and `metrics` show. An episode that failed is not won, and has no return. Metrics that an environment reports
-/// itself have the prefix `world_`.
+/// itself have the prefix `world_`. Branches count among the turns played, the failures and the tokens alone.
 pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
     let world_figure = |(name, (sum, episodes)): (&String, &(f64, usize))| {
         let name = if name == "score" { name.clone() } else { format!("world_{name}") };
@@ -17,10 +17,10 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
     let own = [
         ("success", Figure::share(summary.won as f64, summary.episodes)),
         ("return", Figure::share(summary.score, summary.episodes - summary.failed)),
-        ("turns", Figure::Sum(summary.turns as f64)),
+        ("turns", Figure::Sum((summary.turns + summary.branches.turns) as f64)),
         ("invalid", Figure::share(summary.invalid as f64, summary.turns)),
         ("exploration_degree", Figure::share(summary.revisited as f64, summary.states)),
-        ("failed", Figure::Sum(summary.failed as f64)),
+        ("failed", Figure::Sum((summary.failed + summary.branches.failed) as f64)),
         ("retried", Figure::Sum(summary.retried as f64)),
     ];
     let unread = (summary.unread > 0).then_some(("unread", Figure::Sum(summary.unread as f64)));
