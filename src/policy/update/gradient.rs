@@ -112,6 +112,10 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
         for &i in &lanes[lane] {
             pause();
             room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net, step.batch.settings.listed()))?;
+            if let (Some(teacher), Some(rows)) = (reference, &step.batch.taught) {
+                let (own, _) = passes[i].reread(rows);
+                room::fits(own.rows.len(), own.longest(), own.reading_needs(teacher))?;
+            }
             let reference = reference.as_ref().map(|reference| reference as &dyn Tracer);
             let (gradient, result) = pass(step.name, net, reference, step.batch, &passes[i], step.weight)?;
             if let Some(gradient) = gradient {
@@ -298,6 +302,15 @@ mod tests {
 
     /// The gradient over passes of `size` sequences, what was seen of the rows, and the places that were computed.
     fn gradient(examples: &[Example], settings: &UpdateSettings, size: usize, cut: Cut) -> (Tensor, Vec<f32>, usize) {
+        gradient_of(examples, settings, size, cut).unwrap()
+    }
+
+    fn gradient_of(
+        examples: &[Example],
+        settings: &UpdateSettings,
+        size: usize,
+        cut: Cut,
+    ) -> Result<(Tensor, Vec<f32>, usize), PolicyError> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let (net, reference) = (net(head, 1), net(head, 2));
         let parallel = Parallel { threads: 1, peers: None, start: 0 };
@@ -308,13 +321,37 @@ mod tests {
         let passes = passes(&batch.rows, &which, PassLimits { sequences: size, tokens: None }, cut).passes;
         let reference = Some(&reference).filter(|_| settings.compares());
         let step = GradientStep { name: "actor", net: &net, reference, batch: &batch, weight: &weight, parallel };
-        let (gradient, results) = gradients(&step, &passes).unwrap();
+        let (gradient, results) = gradients(&step, &passes)?;
         let mut losses = vec![0.0; examples.len()];
         for (pass, result) in passes.iter().zip(&results) {
             let mut losses_left = result.loss.iter();
             pass.rows.iter().for_each(|&row| losses[row] = losses_left.by_ref().take(batch.rows[row].len()).sum());
         }
-        (gradient, losses, passes.iter().map(Pass::computed).sum())
+        Ok((gradient, losses, passes.iter().map(Pass::computed).sum()))
+    }
+
+    /// A teacher that reads 180 tokens before an answer, where the policy reads 3.
+    #[test]
+    fn a_teachers_longer_prompt_is_refused_where_it_does_not_fit() {
+        let tokens = |count: usize| (0..count).map(|i| 2 + (i % 3) as u32).collect::<Vec<u32>>();
+        let row = |teacher_prompt: usize| {
+            vec![Example { prompt: tokens(3), teacher_prompt: tokens(teacher_prompt), response: tokens(2), ..Example::default() }]
+        };
+        let settings = UpdateSettings { objective: Objective::Distill, ..Default::default() };
+        let fits = |free: u64, teacher_prompt: usize| {
+            crate::policy::room::taken(Some(free), 0);
+            let found = gradient_of(&row(teacher_prompt), &settings, 1, Cut::Alone).err();
+            crate::policy::room::taken(None, 0);
+            found
+        };
+        // 192 places of (6 * 32 + 2 * (4 + 4) * 8 + 4 * hidden) numbers and of 3 blocks' keys and values, four bytes each, and 2 times 20 logits.
+        let hidden = net(Head::Language, 1).architecture().sized().hidden as u64;
+        let needs = 4 * 192 * (192 + 128 + 4 * hidden + 3 * 32) + 4 * 2 * 20;
+        assert!(
+            matches!(fits(needs, 180), Some(PolicyError::Memory { tokens: 181, needs: found, .. }) if found == needs),
+            "a twentieth is left"
+        );
+        assert!(fits(needs + needs / 10, 180).is_none() && fits(needs, 5).is_none());
     }
 
     /// What sequences share is computed once, and the gradient is the one of rows that share nothing.

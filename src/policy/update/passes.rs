@@ -206,6 +206,11 @@ fn room(sequences: &[(Vec<u32>, Vec<usize>)], most: PassLimits) -> usize {
     (0..sequences.len().min(most.sequences)).take_while(fits).count().max(1)
 }
 
+/// Numbers that a block makes of a token.
+fn within(sizes: &DecoderConfig) -> usize {
+    6 * sizes.width + 2 * (sizes.heads + 2 * sizes.kv_heads) * sizes.head + 4 * sizes.hidden
+}
+
 impl Pass {
     /// The pass over `sequences`, ascending, each with the rows that read it.
     fn new(rows: &[TrainingRow], sequences: &[(Vec<u32>, Vec<usize>)], cut: Cut) -> Pass {
@@ -252,8 +257,8 @@ impl Pass {
     /// Bytes that its way back needs at least: of each token what its blocks made of it, and of each choice what a loss that compares `listed`
     /// tokens makes of them.
     pub fn needs(&self, net: &Net, listed: usize) -> u64 {
-        let DecoderConfig { layers, width, heads, kv_heads, head, hidden, .. } = net.architecture().sized();
-        let within = 6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden;
+        let sizes @ DecoderConfig { layers, width, .. } = net.architecture().sized();
+        let within = within(&sizes);
         // Row by row two states a block are kept, and one block at a time is gone through.
         let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
         // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there a few at a time.
@@ -261,6 +266,17 @@ impl Pass {
         // Log-probabilities of policy and teacher, their gradient, and a few things between.
         let compared = 8 * self.from.len() * listed.min(net.sizes.vocab);
         net.bytes_of_number() as u64 * self.computed() as u64 * numbers as u64 + 4 * (logits + compared) as u64
+    }
+
+    /// Bytes that reading it needs at least, without a way back: of each token what one block makes of it and, by libtorch, keys and values of all
+    /// blocks and the logits of all that was chosen.
+    pub fn reading_needs(&self, net: &Net) -> u64 {
+        let sizes @ DecoderConfig { layers, kv_heads, head, .. } = net.architecture().sized();
+        let (cached, logits) = match net.running() {
+            Some(_) => (0, 0),
+            None => (2 * layers * kv_heads * head, self.output_nodes.len() * net.sizes.vocab),
+        };
+        (net.bytes_of_number() * self.computed() * (within(&sizes) + cached) + 4 * logits) as u64
     }
 
     /// Whether anything was chosen in it.
