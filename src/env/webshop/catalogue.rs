@@ -1,7 +1,7 @@
 //! The products: made from a seed, the same on every machine. The official ones aren't included, so a figure measured on these is of
 //! "WebShop rules, own catalogue".
 
-use super::lexicon::{ProductKind, KINDS, OTHERS, SYLLABLES};
+use super::lexicon::{ProductKind, LEXICON};
 use crate::seed::{mix, text, Random};
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ pub fn nouns(title: &str) -> Vec<&str> {
 /// The words of a title, each with whether it is a noun.
 pub fn tokens(title: &str) -> impl Iterator<Item = (&str, bool)> {
     let words = title.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(|word| (word, word.starts_with(char::is_alphabetic) && !OTHERS.split('|').any(|other| other == word)))
+    words.map(|word| (word, word.starts_with(char::is_alphabetic) && !LEXICON.others.split('|').any(|other| other == word)))
 }
 
 /// So many products, in the order of their asins.
@@ -68,14 +68,14 @@ pub fn make(count: usize) -> Vec<Product> {
 
 fn product(seed: u64, taken: &mut BTreeSet<u64>) -> Product {
     let mut random = Random::new(seed);
-    let kind = &KINDS[random.below(KINDS.len())];
+    let kind = &LEXICON.kinds[random.below(LEXICON.kinds.len())];
     let asin = loop {
         let digits = random.next() % 100_000_000;
         if taken.insert(digits) {
             break format!("B0{digits:08}");
         }
     };
-    let parts: Vec<&str> = SYLLABLES.split('|').collect();
+    let parts: Vec<&str> = LEXICON.syllables.split('|').collect();
     let brand = format!("{}{}", parts[random.below(parts.len())], parts[random.below(parts.len())]);
     let name = some(kind.names, 1, &mut random)[0];
     let (few, many) = (3 + random.below(3), 1 + random.below(2));
@@ -134,11 +134,11 @@ fn bullets(name: &str, traits: &[&str], ends: &[&str]) -> Vec<String> {
 /// Some values of each option, in the order of the list; now and then a product lacks an option.
 fn options(kind: &ProductKind, random: &mut Random) -> Vec<(&'static str, Vec<&'static str>)> {
     let mut options = Vec::new();
-    for (name, values) in kind.options {
+    for (name, values) in LEXICON.options(kind) {
         if random.below(8) > 0 {
             let count = 2 + random.below(4);
             let chosen = some(values, count, random);
-            options.push((*name, values.split('|').filter(|value| chosen.contains(value)).collect()));
+            options.push((name, values.split('|').filter(|value| chosen.contains(value)).collect()));
         }
     }
     options

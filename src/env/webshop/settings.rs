@@ -1,7 +1,7 @@
 //! The settings of WebShop, and everything derived from them.
 
 use super::goal::Goal;
-use super::lexicon::{KINDS, SYLLABLES};
+use super::lexicon::LEXICON;
 use super::pages::Observation;
 use super::shop::Shop;
 use super::Webshop;
@@ -92,10 +92,10 @@ impl GameSettings for WebshopSettings {
                      |, and price lower than | dollars|.00|.0| with |B0|b0|: ";
         let mut words: BTreeSet<String> = marks.split('|').map(String::from).collect();
         words.extend((0..100).map(|n| format!("{n:02}")));
-        let texts = KINDS.iter().flat_map(|kind| [kind.query, kind.names, kind.traits, kind.ends]);
-        let texts = texts.chain(KINDS.iter().flat_map(|kind| kind.options).flat_map(|(name, values)| [*name, *values]));
+        let texts = LEXICON.kinds.iter().flat_map(|kind| [kind.query, kind.names, kind.traits, kind.ends]);
+        let texts = texts.chain(LEXICON.kinds.iter().flat_map(|kind| LEXICON.options(kind)).flat_map(|(name, values)| [name, values]));
         let other = "a and by one of our made to be used every day Thank you for shopping with us";
-        for word in texts.chain([SYLLABLES, other]).flat_map(|text| text.split(['|', ' '])) {
+        for word in texts.chain([LEXICON.syllables, other]).flat_map(|text| text.split(['|', ' '])) {
             words.extend([word.to_string(), format!(" {word}")]);
         }
         words.into_iter().filter(|word| !word.is_empty()).collect()
