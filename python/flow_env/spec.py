@@ -37,8 +37,6 @@ ADAPTERS: Dict[str, Adapter] = {
     "alfworld": Adapter("alfworld", "[TASK,TASK...]", "ALFWorld's engine with regenerated scenes"),
     "gem": Adapter("gem", "ID", "GEM's environments"),
     "miniwob": Adapter("miniwob", "PAGE[,steps=20]", "MiniWoB++'s pages in a real headless Chromium"),
-    "android-world": Adapter("android_world", "[TASK,TASK...][,console_port=5554]", "AndroidWorld on an emulator of one's own; never run"),
-    "osworld": Adapter("osworld", "FOLDER[,list=FILE][,train=FILE]", "OSWorld on a virtual machine of one's own; never run"),
     "openenv": Adapter("openenv", "URL[,live=1][,steps=50]", "servers of the standard OpenEnv"),
     "verifiers": Adapter("verifiers", "TASKSET[,key=value...]", "environments of verifiers: answers, talks and tools"),
     "program": Adapter("door.server", '{"command": [...], "tasks": FILE}', "any program that calls a language model over HTTP; `flow-env serve` only", True),
@@ -48,7 +46,7 @@ ADAPTERS: Dict[str, Adapter] = {
 }
 
 
-SLOW = ("scienceworld", "textworld", "alfworld", "android-world", "osworld")
+SLOW = ("scienceworld", "textworld", "alfworld")
 """Adapters whose words aren't gathered when they start, because playing takes too long: a file keeps them, or none are named."""
 
 
