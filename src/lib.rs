@@ -71,6 +71,7 @@
 //!   rows the same advantages come out.
 pub mod cli;
 pub mod dataflow;
+mod defaults;
 pub mod env;
 pub mod files;
 mod jinja;

@@ -212,7 +212,7 @@ mod tests {
             let watched = Watched { players: vec!["rollout".into()], ..Watched::default() };
             let progress = Progress::new(30, 50, earlier, &[], watched);
             for iteration in 30..50 {
-                progress.record(&Committed { iteration, figures: figures(0.3), parts: 0 }, &[]);
+                progress.record(&Committed { iteration, figures: figures(0.3) }, &[]);
             }
             progress.finish().warnings
         };

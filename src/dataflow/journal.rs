@@ -21,12 +21,11 @@ use std::sync::Arc;
 /// The stage that reports the metrics of a process.
 const FIGURES: &str = "the figures";
 
-/// A committed iteration: its number, its metrics, and how many files were written.
+/// A committed iteration: its number and its metrics.
 #[derive(Clone, Debug)]
 pub struct Committed {
     pub iteration: u64,
     pub figures: Figures,
-    pub parts: usize,
 }
 
 /// Called after each commit.
@@ -124,7 +123,7 @@ fn commit(journal: &Journal, ctx: &Context) -> impl Fn(u64, Vec<Share>) -> Resul
     move |iteration, mut shares| {
         let parts: Vec<Part> = shares.iter_mut().flat_map(|share| std::mem::take(&mut share.parts)).collect();
         let figures = whole(shares.into_iter().map(|share| share.measured));
-        let committed = Committed { iteration, figures, parts: parts.len() };
+        let committed = Committed { iteration, figures };
         if let Some(committer) = &journal.committer {
             committer.lock().commit(iteration, parts, committed.figures.clone(), shared.take_weights(iteration))?;
         }

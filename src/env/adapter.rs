@@ -4,6 +4,7 @@
 use super::game::{EnvironmentKind, Game};
 use super::installed::folder;
 use super::process::ProcessSettings;
+use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,11 +28,11 @@ struct AdapterSettings {
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     split: Option<String>,
     /// How many processes share the episodes.
-    #[serde(default = "default_processes")]
+    #[serde(default = "number::<usize, 1>")]
     #[schemars(range(min = 1, max = 256))]
     processes: usize,
     /// Seconds that an answer may take, after which the process is killed and its episodes are tried again.
-    #[serde(default = "default_seconds")]
+    #[serde(default = "number::<f64, 60>")]
     #[schemars(range(min = 0.001, max = 86_400))]
     seconds: f64,
     /// Environment variables of flow's own that the program gets in addition to variables that describe the machine (docs/protocol.md lists
@@ -39,14 +40,6 @@ struct AdapterSettings {
     #[serde(default)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pass: Vec<String>,
-}
-
-fn default_processes() -> usize {
-    1
-}
-
-fn default_seconds() -> f64 {
-    60.0
 }
 
 /// An adapter's line in the registry.

@@ -5,6 +5,7 @@ use super::adapter::PROCESS;
 use super::game::{EnvironmentKind, Game};
 use super::installed::folder;
 use super::process::ProcessSettings;
+use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
@@ -39,18 +40,18 @@ struct ProgramSettings {
     #[serde(default)]
     reward: RewardSource,
     /// The reward from which an episode counts as won, where the program doesn't say.
-    #[serde(default = "one")]
+    #[serde(default = "number::<f64, 1>")]
     won_at: f64,
     /// Calls that an episode may make, at most: one more is a failure and no reward.
-    #[serde(default = "default_calls")]
+    #[serde(default = "number::<u32, 1000>")]
     #[schemars(range(min = 1, max = 100_000))]
     calls: u32,
     /// Seconds that an episode may take, at most.
-    #[serde(default = "default_time")]
+    #[serde(default = "number::<f64, 600>")]
     #[schemars(range(min = 0.1, max = 86_400))]
     episode_seconds: f64,
     /// Programs that run at once, at most.
-    #[serde(default = "default_live")]
+    #[serde(default = "number::<u32, 64>")]
     #[schemars(range(min = 1, max = 4096))]
     live: u32,
     /// Whether calls of one episode may overlap (sub-agents that work at the same time): its rows then stand in the order of their graph, so that they are the
@@ -63,8 +64,8 @@ struct ProgramSettings {
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pass: Vec<String>,
     /// Seconds that it may take from an answer to its next call or its end.
-    #[serde(default = "default_seconds", skip_serializing)]
-    #[schemars(range(min = 0.001, max = 86_400), extend("default" = default_seconds()))]
+    #[serde(default = "number::<f64, 300>", skip_serializing)]
+    #[schemars(range(min = 0.001, max = 86_400), extend("default" = 300.0))]
     seconds: f64,
 }
 
@@ -86,21 +87,6 @@ enum RewardSource {
 
 fn default_name() -> String {
     NAME.into()
-}
-fn one() -> f64 {
-    1.0
-}
-fn default_calls() -> u32 {
-    1000
-}
-fn default_time() -> f64 {
-    600.0
-}
-fn default_live() -> u32 {
-    64
-}
-fn default_seconds() -> f64 {
-    300.0
 }
 
 /// The line of the registry.

@@ -12,6 +12,7 @@ use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
+use crate::defaults::hundredths;
 use crate::memory::Entry;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::clustering::{ClusterKey, Compare, ObservationClusters};
@@ -35,7 +36,7 @@ struct ClusterSettings {
     compare: Compare,
     /// A key joins the first cluster whose prototype it is like by at least this: a cosine, or a ratio of matching characters; by 1 only if it is
     /// equal.
-    #[serde(default = "at_least")]
+    #[serde(default = "hundredths::<f64, 85>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f64,
     /// Which keys are compared: those of all tasks, or of each task by itself.
@@ -43,9 +44,6 @@ struct ClusterSettings {
     per: Per,
 }
 
-fn at_least() -> f64 {
-    0.85
-}
 fn all() -> Per {
     Per::All
 }

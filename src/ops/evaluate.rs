@@ -15,6 +15,7 @@ use crate::dataflow::source;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
+use crate::defaults::number;
 use crate::env::{Game, Panel, Worlds};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
@@ -44,15 +45,15 @@ struct Evaluate {
     #[schemars(extend("x-names" = "file"))]
     panel: String,
     /// Measures at iterations 0, `every`, 2 * `every` and, where an update gives the weights, at the end.
-    #[serde(default = "ten")]
+    #[serde(default = "number::<u64, 10>")]
     #[schemars(range(min = 1))]
     every: u64,
     /// Trajectories a task.
-    #[serde(default = "one")]
+    #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 10_000))]
     samples: u32,
     /// Attempts at a task, until one succeeds: pass@1 up to pass@k.
-    #[serde(default = "one")]
+    #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 100))]
     attempts: u32,
     /// With several attempts, how those before are reflected on, at the temperature of this evaluation unless given another; without it,
@@ -62,13 +63,6 @@ struct Evaluate {
     /// The seed of its random numbers: the same for every run unless given, so that two runs are measured with the same numbers.
     #[serde(default)]
     seed: u64,
-}
-
-fn ten() -> u64 {
-    10
-}
-fn one() -> u32 {
-    1
 }
 
 /// The operator's entry in the table.

@@ -11,6 +11,7 @@ use super::operator::{must, settings, Further, Operator, Settings};
 use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
+use crate::defaults::hundredths;
 use crate::memory::{self, Distinct, Entry};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::Pointer;
@@ -35,7 +36,7 @@ struct Novelty {
     #[serde(flatten)]
     keyed: Keyed,
     /// A state is like a distinct one when the cosine of their keys is at least this; by `points: none`, when their keys are equal.
-    #[serde(default = "at_least")]
+    #[serde(default = "hundredths::<f64, 90>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f64,
     /// Which states are compared.
@@ -68,10 +69,6 @@ enum Of {
     NextState,
     /// The one that it was taken in: the start of an episode is paid for each time, and its end never.
     State,
-}
-
-fn at_least() -> f64 {
-    0.9
 }
 
 /// What the table has of it.

@@ -5,6 +5,7 @@ use super::checks::templates;
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
+use crate::defaults::yes;
 use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::row_text::RowText;
@@ -31,12 +32,8 @@ struct Rewrite {
     #[schemars(extend("x-names" = "template"))]
     response: String,
     /// Whether the response is closed by the end token, as an answer is. A text whose likelihood `score` measures isn't.
-    #[serde(default = "closed")]
+    #[serde(default = "yes")]
     closed: bool,
-}
-
-fn closed() -> bool {
-    true
 }
 
 /// The operator's entry in the table.

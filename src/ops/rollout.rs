@@ -19,6 +19,7 @@ use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
+use crate::defaults::{hundredths, number};
 use crate::env::Worlds;
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::agent::TRAINING_TEMPERATURE;
@@ -50,7 +51,7 @@ struct Rollout {
     #[serde(flatten)]
     play: PlaySettings,
     /// Trajectories a task.
-    #[serde(default = "eight")]
+    #[serde(default = "number::<u32, 8>")]
     #[schemars(range(min = 1, max = 10_000))]
     samples: u32,
     /// Plays tasks, in their order, until this many have returns that are not all equal; all of them when left out. A return is what an
@@ -75,16 +76,9 @@ struct Rollout {
     branch: Option<Branching>,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges the
     /// episodes that it plays.
-    #[serde(default = "max_failed")]
+    #[serde(default = "hundredths::<f64, 10>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     max_failed: f64,
-}
-
-fn eight() -> u32 {
-    8
-}
-fn max_failed() -> f64 {
-    0.1
 }
 
 /// The port of notes for the next attempt.

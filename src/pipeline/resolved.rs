@@ -93,11 +93,6 @@ impl Body {
     pub fn node(&self, id: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.id == id)
     }
-
-    /// Whether this input of an inner node is what another made in the attempt before; its staleness is 0.
-    pub fn again(&self, input: &Input) -> bool {
-        input.staleness.is_some() && self.node(&input.from).is_some()
-    }
 }
 
 impl Node {
@@ -243,7 +238,7 @@ mod tests {
         let rollout = body.node("rollout").unwrap();
         assert_eq!(rollout.inputs[2], input("memory", "reflect", Some(0)));
         assert_eq!(
-            rollout.inputs.iter().map(|i| body.again(i)).collect::<Vec<_>>(),
+            rollout.inputs.iter().map(|i| i.staleness.is_some() && body.node(&i.from).is_some()).collect::<Vec<_>>(),
             [false, false, true],
             "weights are of an iteration before"
         );

@@ -1,5 +1,6 @@
 //! What a pipeline can say about models and sampling.
 
+use crate::defaults::{hundredths, number, yes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
@@ -27,23 +28,23 @@ pub struct ServerSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Seconds that one answer may take.
-    #[serde(default = "timeout")]
+    #[serde(default = "number::<f64, 60>")]
     #[schemars(range(min = 0.01, max = 86_400.0))]
     pub timeout: f64,
     /// The most attempts of a request. It is retried after a time-out, a rate limit, a server error and a malformed reply, with pauses that
     /// start at half a second and double, or as long as the server asks for. After the last attempt its episode has failed.
-    #[serde(default = "questions")]
+    #[serde(default = "number::<u32, 5>")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
     /// Requests in flight at a server, at most: as one is answered the next is sent.
-    #[serde(default = "parallel")]
+    #[serde(default = "number::<usize, 64>")]
     #[schemars(range(min = 1, max = 1024))]
     pub parallel: usize,
 }
 
 impl Default for ServerSettings {
     fn default() -> Self {
-        ServerSettings { key: None, timeout: timeout(), tries: questions(), parallel: parallel() }
+        ServerSettings { key: None, timeout: 60.0, tries: 5, parallel: 64 }
     }
 }
 
@@ -105,7 +106,7 @@ pub struct ServeSettings {
     /// The largest mean difference, in nats, between a server's log-probabilities of the prompt that proves a version and the learner's. A server
     /// above it is left out, and the run ends when none is left. The figure `gap_HOST:PORT` of the node that plays says how large it is: some 1e-5
     /// where both compute in f32, some 0.1 by a server in bf16. The default finds another base model, a smaller bound also another adapter.
-    #[serde(default = "max_gap")]
+    #[serde(default = "hundredths::<f64, 25>")]
     #[schemars(range(min = 0.0))]
     pub max_gap: f64,
 }
@@ -120,10 +121,6 @@ impl ServeSettings {
             _ => None,
         }
     }
-}
-
-fn max_gap() -> f64 {
-    0.25
 }
 
 /// Trains the model in processes of their own (`flow_train`: transformers, PEFT and FSDP2), which flow gives the gradient of the loss by each token's
@@ -150,11 +147,11 @@ pub struct TrainSettings {
     #[serde(default = "yes")]
     pub gradient_checkpointing: bool,
     /// The most tokens, padding included, that a process reads at a time.
-    #[serde(default = "tokens_at_a_time")]
+    #[serde(default = "number::<usize, 8192>")]
     #[schemars(range(min = 1))]
     pub tokens: usize,
     /// Seconds that one answer of the trainer may take, the first one with its start and the loading of the model.
-    #[serde(default = "train_timeout")]
+    #[serde(default = "number::<f64, 600>")]
     #[schemars(range(min = 0.01, max = 86_400.0))]
     pub timeout: f64,
 }
@@ -164,25 +161,6 @@ impl TrainSettings {
     pub fn ranks(&self) -> usize {
         self.torchrun.unwrap_or(1)
     }
-}
-
-fn yes() -> bool {
-    true
-}
-fn tokens_at_a_time() -> usize {
-    8192
-}
-fn train_timeout() -> f64 {
-    600.0
-}
-fn timeout() -> f64 {
-    60.0
-}
-fn questions() -> u32 {
-    5
-}
-fn parallel() -> usize {
-    64
 }
 
 /// An encoder on disk: a folder of `sentence-transformers` with a BERT in it, such as `flow model fetch minilm` gets.
@@ -205,19 +183,19 @@ pub struct NewModel {
     #[serde(default)]
     pub tokens: TokenKind,
     /// Transformer blocks.
-    #[serde(default = "layers")]
+    #[serde(default = "number::<usize, 3>")]
     #[schemars(range(min = 1, max = 1000))]
     pub layers: usize,
     /// Width of the residual stream; a multiple of twice `heads`.
-    #[serde(default = "width")]
+    #[serde(default = "number::<usize, 128>")]
     #[schemars(range(min = 2, max = 65_536))]
     pub width: usize,
     /// Attention heads.
-    #[serde(default = "heads")]
+    #[serde(default = "number::<usize, 4>")]
     #[schemars(range(min = 1, max = 1024))]
     pub heads: usize,
     /// Heads of the keys and values; `heads` is a multiple of it.
-    #[serde(default = "kv_heads")]
+    #[serde(default = "number::<usize, 2>")]
     #[schemars(range(min = 1, max = 1024))]
     pub kv_heads: usize,
     /// Width inside the feed-forward part; 8/3 of `width`, rounded to a multiple of 16, when left out.
@@ -225,7 +203,7 @@ pub struct NewModel {
     #[schemars(range(min = 1, max = 1_048_576))]
     pub hidden: Option<usize>,
     /// The most tokens that a prompt and its answer may have together.
-    #[serde(default = "context")]
+    #[serde(default = "number::<usize, 512>")]
     #[schemars(range(min = 2, max = 1_048_576))]
     pub context: usize,
     /// Whether the output layer shares the weights of the token embedding.
@@ -475,33 +453,17 @@ pub enum TokenKind {
     Bytes,
 }
 
-fn layers() -> usize {
-    3
-}
-fn width() -> usize {
-    128
-}
-fn heads() -> usize {
-    4
-}
-fn kv_heads() -> usize {
-    2
-}
-fn context() -> usize {
-    512
-}
-
 impl Default for NewModel {
     fn default() -> Self {
         NewModel {
             new: NewKind::Tiny,
             tokens: TokenKind::Words,
-            layers: layers(),
-            width: width(),
-            heads: heads(),
-            kv_heads: kv_heads(),
+            layers: 3,
+            width: 128,
+            heads: 4,
+            kv_heads: 2,
             hidden: None,
-            context: context(),
+            context: 512,
             tied: false,
             head: Head::Language,
             lora: None,

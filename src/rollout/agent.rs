@@ -5,6 +5,7 @@ use super::branch_settings::BranchSettings;
 use super::context::{Carried, MemorySettings, NotesSettings, SourceSettings};
 use super::rank::RankSettings;
 use super::tags::{self, ACTION, REMARK};
+use crate::defaults::number;
 use crate::policy;
 use crate::row;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
@@ -87,7 +88,7 @@ pub struct Agent {
     #[serde(default)]
     pub layout: PromptLayout,
     /// Earlier turns that the prompt retells, where it retells any.
-    #[serde(default = "history")]
+    #[serde(default = "number::<usize, 2>")]
     pub history: usize,
     /// Tokens of a prompt, at most: where it would have more, the oldest turns of its history are left out, and the column `left_out`
     /// says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that the model can't read costs its episode.
@@ -107,7 +108,7 @@ pub struct Agent {
     pub answer: Option<Vec<AnswerPart>>,
     /// After how many turns the parts that are carried on stand in the prompt, at `{{ carried.TAG }}`: 1, the next turn. With 2 each turn
     /// reads the parts of the turn before the previous one: a control for the value of carrying.
-    #[serde(default = "next")]
+    #[serde(default = "number::<usize, 1>")]
     #[schemars(range(min = 1, max = 100))]
     pub carry_after: usize,
     /// The sources of context in its prompt beside the observation, in this order.
@@ -118,7 +119,7 @@ pub struct Agent {
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
     /// Samples from the smallest set of tokens that has this much probability. The recorded log-probability stays that among all tokens.
-    #[serde(default = "all")]
+    #[serde(default = "number::<f64, 1>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: f64,
     /// Samples from this many most likely tokens, among which `top_p` then chooses by their share of the remaining probability; 0: from
@@ -132,7 +133,7 @@ pub struct Agent {
     pub min_p: f64,
     /// Makes tokens that the prompt or the answer has less likely, with `decode: free`, or where it reflects: divides logits above 0 by this, and multiplies
     /// others by it; 1 changes nothing. Penalties change the sampling distribution; the recorded log-probability stays the model's.
-    #[serde(default = "all")]
+    #[serde(default = "number::<f64, 1>")]
     #[schemars(range(min = 0.01, max = 2.0))]
     pub repetition_penalty: f64,
     /// Lowers the logit of a token that the answer has by this, likewise.
@@ -149,7 +150,7 @@ pub struct Agent {
     #[schemars(length(max = 16), inner(length(min = 1, max = 200)))]
     pub stop: Vec<String>,
     /// Tokens of a response, at most.
-    #[serde(default = "max_tokens")]
+    #[serde(default = "number::<usize, 32>")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_tokens: usize,
     /// A critic, of `models`, that ranks the admissible actions beside the policy (Retrospex): in place of a draw from the policy the action with
@@ -164,19 +165,6 @@ pub struct Agent {
     /// the likeliest.
     #[serde(default)]
     pub branches: Option<BranchSettings>,
-}
-
-fn all() -> f64 {
-    1.0
-}
-fn next() -> usize {
-    1
-}
-fn max_tokens() -> usize {
-    32
-}
-fn history() -> usize {
-    2
 }
 
 impl Agent {
@@ -289,11 +277,6 @@ impl Agent {
         }
         agent
     }
-
-    /// Whether a part of an answer is carried into the next turn.
-    pub fn carries(&self) -> bool {
-        self.parts().any(|part| part.carry)
-    }
 }
 
 /// The value of `agent` in a node's settings: the name of one of `agents:`, or the settings of one. Checking a pipeline puts the settings
@@ -335,7 +318,6 @@ mod tests {
         assert_eq!((agent.read(whole), agent.action(whole)), (vec!["so".to_owned(), "a key".into()], Some("up".into())));
         assert_eq!(agent.action("<memory>a key</memory><action>up</action>").as_deref(), Some("up"), "a thought isn't required");
         assert_eq!((agent.read("<action>up</action>"), agent.action("<action>up</action>")), (vec![String::new(); 2], None));
-        assert!(agent.carries());
     }
 
     #[test]

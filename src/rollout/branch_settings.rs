@@ -1,5 +1,6 @@
 //! How many answers an agent chooses among in a turn, and by which question.
 
+use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(deny_unknown_fields)]
 pub struct BranchSettings {
     /// Answers that are sampled in a turn; the first is the one that would be given without branches. 5 in the paper.
-    #[serde(default = "samples")]
+    #[serde(default = "number::<usize, 5>")]
     #[schemars(range(min = 2, max = 64))]
     pub samples: usize,
     /// The question to the policy about a branch: a template, or a file with one, of the `observation`, the `answer`, its `action` and its
@@ -21,8 +22,4 @@ pub struct BranchSettings {
     /// file's name.
     #[serde(default)]
     pub say: Option<String>,
-}
-
-fn samples() -> usize {
-    5
 }

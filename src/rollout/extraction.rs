@@ -15,6 +15,7 @@ use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use super::transcript::{transcripts, Transcript};
+use crate::defaults::number;
 use crate::env::process::Programs;
 use crate::memory::{unmarked, Outcomes, Ranked};
 use crate::policy::{Policy, Tally};
@@ -51,23 +52,17 @@ pub struct ExtractionSettings {
     #[schemars(extend("x-names" = "template"))]
     pub template: Option<String>,
     /// Strategies of an iteration, at most, those of the best episode first.
-    #[serde(default = "strategies")]
+    #[serde(default = "number::<usize, 10>")]
     #[schemars(range(max = 10_000))]
     pub strategies: usize,
     /// Warnings of an iteration, at most, those of the worst episode first.
-    #[serde(default = "warnings")]
+    #[serde(default = "number::<usize, 5>")]
     #[schemars(range(max = 10_000))]
     pub warnings: usize,
 }
 
 fn optional_agent(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     agent_or_name(generator)
-}
-fn strategies() -> usize {
-    10
-}
-fn warnings() -> usize {
-    5
 }
 
 /// What a template of a turn can ask for.

@@ -5,6 +5,7 @@
 use super::agent::{agent_or_name, Agent};
 use super::exchange::NotesOwner;
 use super::notes::NoteContent;
+use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,19 +45,9 @@ pub struct PlaySettings {
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
     /// How often an episode is played before it is given up as failed. A later try that succeeds gives the rows that the first would have given.
-    #[serde(default = "tries")]
+    #[serde(default = "number::<u32, 2>")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
-}
-
-fn tries() -> u32 {
-    2
-}
-fn once() -> u32 {
-    1
-}
-fn budget() -> usize {
-    256
 }
 
 /// How episodes that are over are reflected on.
@@ -75,14 +66,14 @@ pub struct ReflectionSettings {
     pub on: On,
     /// How often it is asked, each time with a draw of its own, until its answer has the required part. What is still without is no valid
     /// reflection: `valid` is false and `action` empty.
-    #[serde(default = "once")]
+    #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
     /// The parts of this attempt in the prompts of later ones.
     #[serde(default)]
     pub keep: NoteContent,
     /// The most tokens of all notes together; the oldest note is dropped first.
-    #[serde(default = "budget")]
+    #[serde(default = "number::<usize, 256>")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,
     /// The agent that writes the reflection: the policy, the environment's expert, or both.

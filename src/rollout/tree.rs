@@ -13,6 +13,7 @@ use super::continuation::Past;
 use super::episode::{EpisodeStart, Finished, Phase};
 use super::error::RolloutError;
 use super::sampler::Sampler;
+use crate::defaults::{hundredths, number};
 use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
@@ -34,24 +35,17 @@ pub struct Branching {
     #[schemars(range(min = 1, max = 10_000))]
     pub uncertain: Option<u32>,
     /// Copies of each turn that is chosen.
-    #[serde(default = "one")]
+    #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 1000))]
     pub into: u32,
     /// With `uncertain`: how often turns are chosen, each time among those of the branches too. 2 in AT2PO's script.
-    #[serde(default = "one")]
+    #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 100))]
     pub rounds: u32,
     /// With `uncertain`: what each branch that a turn already has takes off its uncertainty, in nats. 0.05 in AT2PO's code.
-    #[serde(default = "penalty")]
+    #[serde(default = "hundredths::<f64, 5>")]
     #[schemars(range(min = 0.0))]
     pub penalty: f64,
-}
-
-fn one() -> u32 {
-    1
-}
-fn penalty() -> f64 {
-    0.05
 }
 
 /// An episode of a tree, with the turns that were played again.

@@ -13,7 +13,7 @@ const FLOORS: [&[&str]; 8] = [
     &["rollout", "dataflow"],
     &["env", "policy", "credit", "memory", "log"],
     &["pipeline", "prototypes", "row", "stats"],
-    &["difflib", "files", "jinja", "printable", "pulse", "python_package", "seed"],
+    &["defaults", "difflib", "files", "jinja", "printable", "pulse", "python_package", "seed"],
     &["limit"],
 ];
 

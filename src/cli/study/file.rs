@@ -1,5 +1,6 @@
 //! The file of a study: runs, measurements of them, and tables of both.
 
+use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -257,17 +258,10 @@ pub struct ColumnSpec {
     #[serde(default)]
     pub lower: bool,
     /// A factor for the value: 100 for percent.
-    #[serde(default = "unscaled")]
+    #[serde(default = "number::<f64, 1>")]
     pub scale: f64,
     /// Digits behind the point.
-    #[serde(default = "digit")]
+    #[serde(default = "number::<usize, 1>")]
     #[schemars(range(min = 0, max = 9))]
     pub digits: usize,
-}
-
-fn unscaled() -> f64 {
-    1.0
-}
-fn digit() -> usize {
-    1
 }

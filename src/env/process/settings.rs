@@ -2,6 +2,7 @@
 
 use super::hello::{is_item, is_split};
 use super::{Hello, Items, Pool, ProcessError, Programs};
+use crate::defaults::number;
 use crate::env::{installed, Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,12 +19,12 @@ pub struct ProcessSettings {
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     pub name: String,
     /// How many processes of the program share the episodes.
-    #[serde(default = "default_processes", skip_serializing)]
-    #[schemars(range(min = 1, max = 256), extend("default" = default_processes()))]
+    #[serde(default = "number::<usize, 1>", skip_serializing)]
+    #[schemars(range(min = 1, max = 256), extend("default" = 1))]
     pub processes: usize,
     /// Seconds that an answer of a process may take, after which it is killed and its episodes are tried again.
-    #[serde(default = "default_seconds", skip_serializing)]
-    #[schemars(range(min = 0.001, max = 86_400), extend("default" = default_seconds()))]
+    #[serde(default = "number::<f64, 10>", skip_serializing)]
+    #[schemars(range(min = 0.001, max = 86_400), extend("default" = 10.0))]
     pub seconds: f64,
     /// Environment variables of flow's own that the program gets in addition to variables that describe the machine (docs/protocol.md lists
     /// them); any other could be a secret.
@@ -40,14 +41,6 @@ pub struct ProcessSettings {
     /// In a task: which one of the split it is.
     #[serde(skip)]
     pub(in crate::env) item: Option<String>,
-}
-
-fn default_processes() -> usize {
-    1
-}
-
-fn default_seconds() -> f64 {
-    10.0
 }
 
 impl ProcessSettings {
@@ -109,16 +102,7 @@ impl GameSettings for ProcessSettings {
         let (name, split, item) = (parts.next()?, parts.next()?, parts.next()?);
         let valid = is_split(&name) && is_split(&split) && is_item(&item);
         let (split, item) = (Some(split), Some(item));
-        valid.then(|| ProcessSettings {
-            command: vec![],
-            name,
-            processes: default_processes(),
-            seconds: default_seconds(),
-            pass: vec![],
-            calls: false,
-            split,
-            item,
-        })
+        valid.then(|| ProcessSettings { command: vec![], name, processes: 1, seconds: 10.0, pass: vec![], calls: false, split, item })
     }
 
     fn rules(&self) -> String {

@@ -14,6 +14,7 @@ use super::operator::{must, port, schema, settings, Further, Operator, Settings}
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
+use crate::defaults::{hundredths, number};
 use crate::memory::{self, Admission, Change, Evict, ListSettings, NoveltyOf, Rescore};
 use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{Pointer, Points};
@@ -55,7 +56,7 @@ struct MemoryUpdate {
     #[serde(flatten)]
     found: Found,
     /// The longest text that becomes an entry, in bytes; a row with a longer one is noted in the table `errors`.
-    #[serde(default = "longest")]
+    #[serde(default = "number::<usize, 4000>")]
     #[schemars(range(min = 1, max = 1_000_000))]
     longest: usize,
     #[serde(flatten)]
@@ -71,7 +72,7 @@ struct Found {
     #[serde(default)]
     per: Home,
     /// By `per: cluster`: a key belongs to the first cluster with whose first entry's key it has at least this cosine; else it founds one.
-    #[serde(default = "at_least")]
+    #[serde(default = "hundredths::<f32, 85>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f32,
 }
@@ -102,17 +103,11 @@ enum Home {
     Cluster,
 }
 
-fn at_least() -> f32 {
-    0.85
-}
 fn action() -> String {
     "action".into()
 }
 fn score() -> String {
     "score".into()
-}
-fn longest() -> usize {
-    4000
 }
 
 /// Whether these are settings of a memory whose keys have no points.

@@ -1,5 +1,6 @@
 //! What a long response costs.
 
+use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ pub struct Overlong {
     #[schemars(range(min = 1))]
     pub buffer: u32,
     /// The cost of an overlong response; the paper and its code say 1.
-    #[serde(default = "one")]
+    #[serde(default = "number::<f32, 1>")]
     #[schemars(range(min = 0.0))]
     pub weight: f32,
 }
@@ -26,10 +27,6 @@ impl Overlong {
         let into_buffer = tokens.saturating_sub(self.max.saturating_sub(self.buffer));
         -self.weight * (into_buffer as f32 / self.buffer as f32).min(1.0)
     }
-}
-
-fn one() -> f32 {
-    1.0
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::format::FormatPer;
 use super::overlong::Overlong;
 use super::score::ScoreOf;
 use super::task::TaskOf;
+use crate::defaults::{hundredths, number};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,13 +16,13 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct RewardWeights {
     /// Weight of the environment's reward.
-    #[serde(default = "one")]
+    #[serde(default = "number::<f32, 1>")]
     pub task: f32,
     /// Which part of an attempt's rewards a turn's is, before its weight.
     #[serde(default)]
     pub task_of: TaskOf,
     /// By `task_of: to_go`, what a turn of delay costs: 0.9 in EAPO (table 3).
-    #[serde(default = "gamma")]
+    #[serde(default = "hundredths::<f64, 90>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
     /// Earned by the turn that wins; 10 with `task: 0` in LaMer.
@@ -105,11 +106,4 @@ pub enum KlPer {
     Turn,
     /// Each token, with its own part, in the column `token_rewards`, which `advantage` reads by `of: token_return` (REINFORCE++).
     Token,
-}
-
-fn one() -> f32 {
-    1.0
-}
-fn gamma() -> f64 {
-    0.9
 }

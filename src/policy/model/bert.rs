@@ -12,6 +12,7 @@
 use super::parameters::{Initializer, Layout};
 use super::weights::Weights;
 use super::NEVER;
+use crate::defaults::number;
 use crate::policy::{FileFault, ModelFault};
 use serde::Deserialize;
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub struct BertConfig {
     pub intermediate_size: usize,
     /// The most tokens of a text.
     pub max_position_embeddings: usize,
-    #[serde(default = "default_type_vocab_size")]
+    #[serde(default = "number::<usize, 2>")]
     type_vocab_size: usize,
     #[serde(default = "eps")]
     layer_norm_eps: f64,
@@ -42,9 +43,6 @@ pub struct BertConfig {
     position_embedding_type: String,
 }
 
-fn default_type_vocab_size() -> usize {
-    2
-}
 fn eps() -> f64 {
     1e-12
 }

@@ -3,7 +3,7 @@
 
 use super::memory_settings::{Fallback, MemorySettings, RecallKey, RecallTime};
 use super::pools::ClusterPools;
-use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
+use super::{ContextSource, Declared, MemoryPorts, Moment, Passage};
 use crate::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::clustering::{self, ObservationClusters};
@@ -23,10 +23,6 @@ impl Declared for MemorySettings {
 
     fn words(&self) -> Vec<String> {
         [self.heading.as_str(), ITEM.trim(), " ", "\n"].map(String::from).to_vec()
-    }
-
-    fn slot(&self) -> PassageSlot {
-        self.place
     }
 
     fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>> {

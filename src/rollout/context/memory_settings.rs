@@ -1,6 +1,7 @@
 //! How an agent says that a memory stands in its prompt.
 
 use super::PassageSlot;
+use crate::defaults::{number, yes};
 use crate::memory::Retrieval;
 use crate::rollout::exchange::NotesOwner;
 use schemars::JsonSchema;
@@ -15,7 +16,7 @@ pub struct MemorySettings {
     pub memory: String,
     /// The probability with which an iteration's episodes are played with the memory and not without it: drawn once an iteration, for all.
     /// A measurement reads it always.
-    #[serde(default = "always")]
+    #[serde(default = "number::<f64, 1>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub chance: f64,
     /// When entries are retrieved.
@@ -57,7 +58,7 @@ pub struct MemorySettings {
     #[serde(default = "heading")]
     pub heading: String,
     /// The most tokens of all entries together: the first entry that doesn't fit is left out, with all that come after it.
-    #[serde(default = "tokens")]
+    #[serde(default = "number::<usize, 200>")]
     #[schemars(range(min = 0, max = 100_000))]
     pub tokens: usize,
     #[serde(flatten)]
@@ -99,15 +100,6 @@ pub enum RecallKey {
     Task,
 }
 
-fn yes() -> bool {
-    true
-}
-fn always() -> f64 {
-    1.0
-}
-fn tokens() -> usize {
-    200
-}
 fn heading() -> String {
     "Remembered:".into()
 }

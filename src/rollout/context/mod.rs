@@ -61,11 +61,6 @@ pub trait Declared {
         Vec::new()
     }
 
-    /// Its place in the prompt.
-    fn slot(&self) -> PassageSlot {
-        PassageSlot::Context
-    }
-
     /// Opens the source; none where its port isn't connected.
     fn open(&self, ports: &dyn MemoryPorts) -> Option<Box<dyn ContextSource>>;
 }

@@ -1,6 +1,7 @@
 //! Notes as a source of context: an attempt reads notes on earlier ones (LaMer, sections 4 and 6.2: the inter-episode memory).
 
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
+use crate::defaults::number;
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes::Unwritten;
@@ -18,18 +19,14 @@ pub struct NotesSettings {
     #[serde(default)]
     pub keep: Unwritten,
     /// The most tokens of all notes together, where there is no reflection; the oldest note is dropped first.
-    #[serde(default = "budget")]
+    #[serde(default = "number::<usize, 256>")]
     #[schemars(range(min = 0, max = 100_000))]
     pub budget: usize,
 }
 
-fn budget() -> usize {
-    256
-}
-
 impl Default for NotesSettings {
     fn default() -> Self {
-        NotesSettings { notes: NotesOwner::Own, keep: Unwritten::None, budget: budget() }
+        NotesSettings { notes: NotesOwner::Own, keep: Unwritten::None, budget: 256 }
     }
 }
 
