@@ -10,7 +10,7 @@ use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin,
 use crate::credit::{AdvantageSettings, Baseline, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::row;
 use std::sync::Arc;
 use timely::dataflow::Scope;
@@ -20,14 +20,7 @@ pub const OPERATOR: Operator = Operator {
     name: "advantage",
     about: "how much better a row did than its group",
     role: Role::Judges,
-    ports: &[Port {
-        name: "rows",
-        about: "grouped rows of whole episodes",
-        carries: Carries::Rows,
-        needs: &["task", "sample", "attempt", "turn", "phase", "reward", "valid", "group"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("grouped rows of whole episodes", &["task", "sample", "attempt", "turn", "phase", "reward", "valid", "group"])],
     keeps: true,
     adds: &["return", "baseline", "scale", "advantage", "value_target", "token_advantages", "token_targets", "used"],
     // Read with the preset's values for the fields that aren't given.

@@ -14,9 +14,9 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
 use crate::defaults::hundredths;
 use crate::memory::Entry;
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::clustering::{ClusterKey, Compare, ObservationClusters};
-use crate::row::{self, Kind, Name, View};
+use crate::row::{self, Kind, Name, View, NAME};
 use arrow::array::{ArrayRef, AsArray, ListBuilder, RecordBatch, StringArray, UInt64Array, UInt64Builder};
 use arrow::datatypes::{DataType, Field, UInt64Type};
 use schemars::JsonSchema;
@@ -53,14 +53,7 @@ pub const OPERATOR: Operator = Operator {
     name: "cluster",
     about: "assigns each observation to a cluster of similar ones; clusters last over all iterations",
     role: Role::Judges,
-    ports: &[Port {
-        name: "rows",
-        about: "turns",
-        carries: Carries::Rows,
-        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("turns", &NAME)],
     keeps: true,
     adds: &["cluster", "prototype", "linked"],
     settings: Settings::of::<ClusterSettings>(),

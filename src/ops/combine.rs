@@ -7,7 +7,7 @@ use super::operator::{settings, Further, Operator, Settings};
 use crate::credit::rows::{combine, Over};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Input, Node, Pipeline, Port, Role, Wrong};
+use crate::pipeline::{Carries, Input, Node, Pipeline, Port, Role, Wrong};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,14 +31,12 @@ pub const OPERATOR: Operator = Operator {
     name: "combine",
     about: "a weighted sum of advantages over the same rows",
     role: Role::Judges,
-    ports: &[Port {
-        name: "*",
-        about: "rows with an advantage; the first input's other columns are kept",
-        carries: Carries::Rows,
-        needs: &["task", "advantage", "used"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::new(
+        "*",
+        "rows with an advantage; the first input's other columns are kept",
+        Carries::Rows,
+        &["task", "advantage", "used"],
+    )],
     keeps: true,
     adds: &["advantage", "used"],
     settings: Settings::of::<Combine>(),

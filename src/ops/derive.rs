@@ -6,7 +6,7 @@ use crate::credit::rows::rejoin;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::log::Expressions;
-use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
+use crate::pipeline::{Carries, Need, Node, Port, Role, With, Wrong};
 use crate::row::{View, NAME};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,15 +30,9 @@ struct Derive {
 const OTHERS: &str = "other";
 
 const PORTS: &[Port] = &[
-    Port { name: "rows", about: "whole episodes", carries: Carries::Rows, needs: &NAME, optional: false, delay: Delay::Never },
-    Port {
-        name: OTHERS,
-        about: "rows that sums over rows see besides, where `other` holds, and that don't come out",
-        carries: Carries::Others,
-        needs: &NAME,
-        optional: true,
-        delay: Delay::Never,
-    },
+    Port::rows("whole episodes", &NAME),
+    Port::new(OTHERS, "rows that sums over rows see besides, where `other` holds, and that don't come out", Carries::Others, &NAME)
+        .optional(),
 ];
 
 /// What the table has of it.

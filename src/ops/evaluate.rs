@@ -17,7 +17,7 @@ use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::defaults::number;
 use crate::env::{Game, Panel, Worlds};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
+use crate::pipeline::{Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes::words as memory_words;
@@ -71,14 +71,7 @@ pub const OPERATOR: Operator = Operator {
     about: "plays a frozen panel of tasks every few iterations",
     role: Role::Measures,
     ports: &[
-        Port {
-            name: "weights",
-            about: "the update whose weights are measured; the untrained ones without it",
-            carries: Carries::Weights,
-            needs: &["version"],
-            optional: true,
-            delay: Delay::Always,
-        },
+        Port::weights("the update whose weights are measured; the untrained ones without it").optional().delayed(Delay::Always),
         reading::PORT,
     ],
     keeps: false,

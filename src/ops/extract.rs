@@ -6,7 +6,7 @@ use super::episodes::{figures, tokens};
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Node, Pipeline, Port, Role, With, Wrong};
+use crate::pipeline::{Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::Tally;
 use crate::rollout::extraction::{ExtractionSettings, Extractor};
 use crate::rollout::record::COLUMNS;
@@ -20,14 +20,7 @@ pub const OPERATOR: Operator = Operator {
     name: "extract",
     about: "extracts entries for a memory from the best and the worst episodes: strategies and warnings",
     role: Role::Reflects,
-    ports: &[Port {
-        name: "rows",
-        about: "whole episodes",
-        carries: Carries::Rows,
-        needs: transcript::NEEDS,
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("whole episodes", transcript::NEEDS)],
     keeps: false,
     adds: COLUMNS,
     settings: Settings::of::<ExtractionSettings>(),

@@ -9,7 +9,7 @@ use super::operator::{must, port, settings, Further, Operator, RequiredHead, Set
 use crate::credit::explained_variance;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::pipeline::{Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::{Example, KlKind, Objective, PolicyError, RowReport, TokenFigures, UpdateReport, UpdateSettings};
 use crate::row::{self, f32_lists, RowError, View};
 use crate::seed::{mix, text};
@@ -21,22 +21,13 @@ use std::time::Instant;
 use timely::dataflow::Scope;
 
 const PORTS: &[Port] = &[
-    Port {
-        name: "rows",
-        about: "the rows to learn from",
-        carries: Carries::Rows,
-        needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"],
-        optional: false,
-        delay: Delay::Never,
-    },
-    Port {
-        name: "weights",
-        about: "another update of the same model that goes first; two updates of one model need an order",
-        carries: Carries::Weights,
-        needs: &["version"],
-        optional: true,
-        delay: Delay::Either,
-    },
+    Port::rows(
+        "the rows to learn from",
+        &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens", "response_tokens", "choices", "logprobs"],
+    ),
+    Port::weights("another update of the same model that goes first; two updates of one model need an order")
+        .optional()
+        .delayed(Delay::Either),
 ];
 
 /// The operator's entry in the table.

@@ -11,7 +11,7 @@ use crate::credit::rows::{mark, measure, split};
 use crate::credit::Similar;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
+use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
 use crate::row::{self, Kind, RowError};
 use arrow::array::RecordBatch;
 use schemars::JsonSchema;
@@ -40,14 +40,7 @@ pub const OPERATOR: Operator = Operator {
     name: "group",
     about: "groups the rows that are compared with each other",
     role: Role::Judges,
-    ports: &[Port {
-        name: "rows",
-        about: "whole episodes",
-        carries: Carries::Rows,
-        needs: &["task", "sample", "attempt", "turn", "phase", "state"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("whole episodes", &["task", "sample", "attempt", "turn", "phase", "state"])],
     keeps: true,
     adds: &["visitation_depth", "group", "group_size"],
     settings: Settings::of::<Group>(),

@@ -13,9 +13,9 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
 use crate::defaults::hundredths;
 use crate::memory::{self, Distinct, Entry};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::Pointer;
-use crate::row::{self, Kind, Name, RowError, View};
+use crate::row::{self, Kind, Name, RowError, View, NAME};
 use arrow::array::{ArrayRef, Float32Array, Float32Builder, ListBuilder, RecordBatch, UInt32Array, UInt64Array};
 use arrow::datatypes::{DataType, Field};
 use schemars::JsonSchema;
@@ -76,14 +76,7 @@ pub const OPERATOR: Operator = Operator {
     name: "novelty",
     about: "counts how often states like the one that a turn led to have been visited",
     role: Role::Judges,
-    ports: &[Port {
-        name: "rows",
-        about: "turns",
-        carries: Carries::Rows,
-        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("turns", &NAME)],
     keeps: true,
     adds: &["like", "seen", "novelty", "embedding"],
     settings: Settings::of::<Novelty>(),

@@ -10,7 +10,7 @@ use crate::dataflow::context::RunState;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Inner, InnerPorts, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::{Policy, Tally};
 use crate::rollout::agent::TRAINING_TEMPERATURE;
 use crate::rollout::error::RolloutError;
@@ -28,17 +28,7 @@ pub const OPERATOR: Operator = Operator {
     name: "reflect",
     about: "has the policy write a reflection on finished episodes",
     role: Role::Reflects,
-    ports: &[
-        Port {
-            name: "rows",
-            about: "whole episodes",
-            carries: Carries::Rows,
-            needs: transcript::NEEDS,
-            optional: false,
-            delay: Delay::Never,
-        },
-        reading::PORT,
-    ],
+    ports: &[Port::rows("whole episodes", transcript::NEEDS), reading::PORT],
     keeps: false,
     adds: COLUMNS,
     settings: Settings::of::<ReflectionSettings>(),

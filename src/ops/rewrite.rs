@@ -6,10 +6,10 @@ use super::operator::{must, settings, Further, Operator, RequiredHead, Settings,
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::defaults::yes;
-use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
+use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::row_text::RowText;
-use crate::row::{f32_lists, u32_lists, View};
+use crate::row::{f32_lists, u32_lists, View, NAME};
 use arrow::array::{ArrayRef, Float32Array, StringArray};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,14 +41,7 @@ pub const OPERATOR: Operator = Operator {
     name: "rewrite",
     about: "replaces the prompts and responses of rows by your own",
     role: Role::Judges,
-    ports: &[Port {
-        name: "rows",
-        about: "the rows to rewrite: whole attempts, where a template uses the turns beside a row",
-        carries: Carries::Rows,
-        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("the rows to rewrite: whole attempts, where a template uses the turns beside a row", &NAME)],
     keeps: true,
     adds: &["prompt_tokens", "response_tokens", "choices", "logprobs", "temperature", "response"],
     settings: Settings::of::<Rewrite>(),

@@ -5,7 +5,7 @@ use super::operator::{must, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::env::Worlds;
-use crate::pipeline::{Carries, Delay, Node, Port, Role};
+use crate::pipeline::{Node, Port, Role};
 use crate::rollout::rollback::{rollbacks, NEEDS};
 use crate::row::View;
 use arrow::array::{ArrayRef, StringArray};
@@ -25,14 +25,7 @@ pub const OPERATOR: Operator = Operator {
     name: "rollback",
     about: "tries in the world which action takes each turn back",
     role: Role::Judges,
-    ports: &[Port {
-        name: "rows",
-        about: "whole episodes of a world that plays a task alike each time, and names equal states alike",
-        carries: Carries::Rows,
-        needs: NEEDS,
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("whole episodes of a world that plays a task alike each time, and names equal states alike", NEEDS)],
     keeps: true,
     adds: &["rollback"],
     settings: Settings::of::<Rollback>(),

@@ -85,30 +85,16 @@ struct Rollout {
 const MEMORY: &str = "memory";
 
 const PORTS: &[Port] = &[
-    Port {
-        name: "tasks",
-        about: "the tasks to play",
-        carries: Carries::Tasks,
-        needs: &["iteration", "task"],
-        optional: false,
-        delay: Delay::Never,
-    },
-    Port {
-        name: "weights",
-        about: "the update whose weights act; the untrained ones without it",
-        carries: Carries::Weights,
-        needs: &["version"],
-        optional: true,
-        delay: Delay::Always,
-    },
-    Port {
-        name: MEMORY,
-        about: "in a loop: what begins the next attempt, with the notes on the attempts before",
-        carries: Carries::Memory,
-        needs: &["task", "sample"],
-        optional: true,
-        delay: Delay::Always,
-    },
+    Port::new("tasks", "the tasks to play", Carries::Tasks, &["iteration", "task"]),
+    Port::weights("the update whose weights act; the untrained ones without it").optional().delayed(Delay::Always),
+    Port::new(
+        MEMORY,
+        "in a loop: what begins the next attempt, with the notes on the attempts before",
+        Carries::Memory,
+        &["task", "sample"],
+    )
+    .optional()
+    .delayed(Delay::Always),
     reading::PORT,
 ];
 

@@ -5,7 +5,7 @@ use super::operator::{must, port, settings, Further, Operator, RequiredHead, Set
 use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With};
+use crate::pipeline::{Delay, Need, Node, Port, Role, With};
 use crate::policy::Example;
 use crate::row::{f32_lists, View};
 use arrow::array::{ArrayRef, Float32Array};
@@ -45,22 +45,8 @@ pub fn by_token(with: &With) -> bool {
 }
 
 const PORTS: &[Port] = &[
-    Port {
-        name: "rows",
-        about: "the rows to value",
-        carries: Carries::Rows,
-        needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens"],
-        optional: false,
-        delay: Delay::Never,
-    },
-    Port {
-        name: "weights",
-        about: "the update of the critic whose weights value; the untrained ones without it",
-        carries: Carries::Weights,
-        needs: &["version"],
-        optional: true,
-        delay: Delay::Always,
-    },
+    Port::rows("the rows to value", &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens"]),
+    Port::weights("the update of the critic whose weights value; the untrained ones without it").optional().delayed(Delay::Always),
 ];
 
 /// The operator's entry in the table.

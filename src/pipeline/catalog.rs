@@ -111,6 +111,33 @@ pub struct Port {
     pub delay: Delay,
 }
 
+impl Port {
+    /// A port that must be connected, to a node of the same iteration.
+    pub const fn new(name: &'static str, about: &'static str, carries: Carries, needs: &'static [&'static str]) -> Port {
+        Port { name, about, carries, needs, optional: false, delay: Delay::Never }
+    }
+
+    /// The port `rows`, which turns with these columns go through.
+    pub const fn rows(about: &'static str, needs: &'static [&'static str]) -> Port {
+        Port::new("rows", about, Carries::Rows, needs)
+    }
+
+    /// The port `weights`.
+    pub const fn weights(about: &'static str) -> Port {
+        Port::new("weights", about, Carries::Weights, &["version"])
+    }
+
+    /// The same port, which need not be connected.
+    pub const fn optional(self) -> Port {
+        Port { optional: true, ..self }
+    }
+
+    /// The same port, which an edge from an earlier iteration may come into, or must.
+    pub const fn delayed(self, delay: Delay) -> Port {
+        Port { delay, ..self }
+    }
+}
+
 /// What a port carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {

@@ -13,14 +13,14 @@ use crate::rollout::sources;
 use arrow::array::RecordBatch;
 
 /// The ports for memories, each named after its source in the agent's context.
-pub const PORT: Port = Port {
-    name: "*",
-    about: "a memory, by the name that the agent's context has for it, or the update of a model of its `by_name`, by the model's name",
-    carries: Carries::Memory,
-    needs: &[],
-    optional: true,
-    delay: Delay::Always,
-};
+pub const PORT: Port = Port::new(
+    "*",
+    "a memory, by the name that the agent's context has for it, or the update of a model of its `by_name`, by the model's name",
+    Carries::Memory,
+    &[],
+)
+.optional()
+.delayed(Delay::Always);
 
 /// The sources of the agent's context whose inputs are connected.
 pub fn sources(node: &Node, agent: &Agent, ctx: &Context) -> Vec<Box<dyn ContextSource>> {

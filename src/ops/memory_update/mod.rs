@@ -16,9 +16,9 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
 use crate::defaults::{hundredths, number};
 use crate::memory::{self, Admission, Change, Evict, ListSettings, NoveltyOf, Rescore};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use crate::pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{Pointer, Points};
-use crate::row::{self, Kind};
+use crate::row::{self, Kind, NAME};
 use admit::{Admit, Admitted};
 use keep::Keep;
 use schemars::JsonSchema;
@@ -143,22 +143,14 @@ pub const OPERATOR: Operator = Operator {
     about: "keeps a memory of entries made from rows: versioned, and read by later iterations",
     role: Role::Remembers,
     ports: &[
-        Port {
-            name: "rows",
-            about: "the rows that entries are made of",
-            carries: Carries::Rows,
-            needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
-            optional: false,
-            delay: Delay::Never,
-        },
-        Port {
-            name: RETRIEVED,
-            about: "turns whose prompts had entries of it: with `rescore`, the outcomes of their episodes move the scores of those entries",
-            carries: Carries::Rows,
-            needs: &["iteration", "task", "sample", "attempt", "turn", "phase", "retrieved"],
-            optional: true,
-            delay: Delay::Never,
-        },
+        Port::rows("the rows that entries are made of", &NAME),
+        Port::new(
+            RETRIEVED,
+            "turns whose prompts had entries of it: with `rescore`, the outcomes of their episodes move the scores of those entries",
+            Carries::Rows,
+            &["iteration", "task", "sample", "attempt", "turn", "phase", "retrieved"],
+        )
+        .optional(),
     ],
     keeps: false,
     adds: memory::COLUMNS,

@@ -12,7 +12,7 @@ use super::examples::reference::{charged, less, strays, whole};
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
+use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
 use crate::row::{self, RowError, View, SCORE};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
@@ -41,14 +41,7 @@ pub const OPERATOR: Operator = Operator {
     name: "reward",
     about: "weighs the task's reward, the format, the validity of an action and the length of a response",
     role: Role::Judges,
-    ports: &[Port {
-        name: "rows",
-        about: "turns",
-        carries: Carries::Rows,
-        needs: &["reward", "action", "valid"],
-        optional: false,
-        delay: Delay::Never,
-    }],
+    ports: &[Port::rows("turns", &["reward", "action", "valid"])],
     keeps: true,
     adds: &["reward", "score", "token_rewards"],
     settings: Settings::of::<RewardWeights>(),

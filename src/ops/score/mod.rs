@@ -11,8 +11,8 @@ use super::trained;
 use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Port, Role, With, Wrong};
-use crate::row::{View, SCORE};
+use crate::pipeline::{Delay, Need, Node, Port, Role, With, Wrong};
+use crate::row::{View, NAME, SCORE};
 use columns::scores;
 use likelihood::Mode;
 use schemars::JsonSchema;
@@ -56,22 +56,8 @@ fn targets(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 const PORTS: &[Port] = &[
-    Port {
-        name: "rows",
-        about: "the rows whose texts are scored: whole attempts, where a template uses the turns beside a row",
-        carries: Carries::Rows,
-        needs: &["iteration", "task", "sample", "attempt", "turn", "phase"],
-        optional: false,
-        delay: Delay::Never,
-    },
-    Port {
-        name: "weights",
-        about: "the update of the model whose weights score; the untrained ones without it",
-        carries: Carries::Weights,
-        needs: &["version"],
-        optional: true,
-        delay: Delay::Either,
-    },
+    Port::rows("the rows whose texts are scored: whole attempts, where a template uses the turns beside a row", &NAME),
+    Port::weights("the update of the model whose weights score; the untrained ones without it").optional().delayed(Delay::Either),
 ];
 
 /// The operator's entry in the table.
