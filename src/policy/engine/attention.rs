@@ -139,11 +139,9 @@ fn weighed<V: Vector, E: KvNumber, const G: usize>(
     }
 }
 
-/// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`; the part
-/// from `at` on belongs to this block.
+/// See [`attend`]: up to three heads of queries that share keys at a time.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn attend<V: Vector, E: KvNumber>(
+fn attend_groups<V: Vector, E: KvNumber>(
     q: &[f32],
     heads: Heads,
     pages: &[&[E]],
@@ -177,9 +175,9 @@ fn attend<V: Vector, E: KvNumber>(
     }
 }
 
-/// Puts the keys and values of one token, each `[keys, head]`, into place `slot` of a page for one block.
+/// See [`put`].
 #[inline(always)]
-fn put<V: Vector, E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
+fn put_lanes<V: Vector, E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
     let head = heads.head;
     for (kv, page) in page.chunks_exact_mut(heads.span()).enumerate() {
         let (own_keys, own_values) = page.split_at_mut(head * PAGE);
@@ -201,24 +199,15 @@ fn put<V: Vector, E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: 
 }
 
 vectorised! {
-    /// See [`attend`]; in f32.
-    pub fn attend_f32(q: &[f32], heads: Heads, pages: &[&[f32]], at: usize, count: usize, out: &mut [f32], scores: &mut AttentionScratch) {
-        attend::<V, f32>(q, heads, pages, at, count, out, scores);
+    /// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`; the part
+    /// from `at` on belongs to this block.
+    pub fn attend<E: KvNumber>(q: &[f32], heads: Heads, pages: &[&[E]], at: usize, count: usize, out: &mut [f32], scratch: &mut AttentionScratch) {
+        attend_groups::<V, E>(q, heads, pages, at, count, out, scratch);
     }
 
-    /// See [`attend`]; in f16.
-    pub fn attend_f16(q: &[f32], heads: Heads, pages: &[&[u16]], at: usize, count: usize, out: &mut [f32], scores: &mut AttentionScratch) {
-        attend::<V, u16>(q, heads, pages, at, count, out, scores);
-    }
-
-    /// See [`put`]; in f32.
-    pub fn put_f32(heads: Heads, page: &mut [f32], slot: usize, keys: &[f32], values: &[f32]) {
-        put::<V, f32>(heads, page, slot, keys, values);
-    }
-
-    /// See [`put`]; in f16.
-    pub fn put_f16(heads: Heads, page: &mut [u16], slot: usize, keys: &[f32], values: &[f32]) {
-        put::<V, u16>(heads, page, slot, keys, values);
+    /// Puts the keys and values of one token, each `[keys, head]`, into place `slot` of a page for one block.
+    pub fn put<E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
+        put_lanes::<V, E>(heads, page, slot, keys, values);
     }
 }
 

@@ -3,10 +3,10 @@
 //! Tokens are numbered so that all that begins with one follows it before anything else does. So forward, each token overwrites what the branch
 //! before it left at its place; and back, from the last to the first, all that saw a token has been looked at when its own turn comes.
 
-use super::attend::Attend;
+use super::attention::put;
 use super::block::{KvMemory, PlacedToken};
-use super::kv::{Heads, PAGE};
-use super::tiles::{TileScratch, TILE};
+use super::kv::{Heads, KvNumber, PAGE};
+use super::tiles::{self, TileScratch, TILE};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct TrieAttention<'a, E> {
     scratch: TileScratch,
 }
 
-impl<'a, E: Attend> TrieAttention<'a, E> {
+impl<'a, E: KvNumber> TrieAttention<'a, E> {
     /// Of `tokens`, numbered as above.
     pub fn new(isa: Isa, heads: Heads, tokens: &'a [PlacedToken]) -> TrieAttention<'a, E> {
         let places = tokens.iter().map(|token| token.place + 1).max().unwrap_or(0);
@@ -61,8 +61,8 @@ impl<'a, E: Attend> TrieAttention<'a, E> {
                 let place = self.tokens[token].place;
                 token_at[place] = Some(token);
                 let (_, k, v) = self.parts(&qkv, token);
-                E::put(self.isa, self.heads, &mut self.pages[place / PAGE], place % PAGE, k, v);
-                E::put(self.isa, self.heads, &mut turned[place / PAGE], place % PAGE, v, k);
+                put(self.isa, self.heads, &mut self.pages[place / PAGE], place % PAGE, k, v);
+                put(self.isa, self.heads, &mut turned[place / PAGE], place % PAGE, v, k);
                 above = before[token];
             }
             let place = self.tokens[tile.start].place;
@@ -71,7 +71,7 @@ impl<'a, E: Attend> TrieAttention<'a, E> {
             let turned: Vec<&[E]> = turned[..seen].iter().map(Vec::as_slice).collect();
             let to = &mut dqkv[tile.start * qkv.stride..];
             let (q, dout) = (rows(qkv, &tile), rows(dout, &tile));
-            E::back_tile(self.isa, q, self.heads, &pages, &turned, place, dout, to, &mut dpages, &mut self.scratch);
+            tiles::back(self.isa, q, self.heads, &pages, &turned, place, dout, to, &mut dpages, &mut self.scratch);
         }
     }
 }
@@ -81,19 +81,19 @@ fn rows<'a>(all: StridedRows<'a>, tile: &Range<usize>) -> StridedRows<'a> {
     StridedRows { numbers: &all.numbers[tile.start * all.stride..], count: tile.len(), ..all }
 }
 
-impl<E: Attend> KvMemory for TrieAttention<'_, E> {
+impl<E: KvNumber> KvMemory for TrieAttention<'_, E> {
     fn attend(&mut self, _: usize, qkv: StridedRows, out: &mut [f32]) {
         let queries = self.heads.queries * self.heads.head;
         for tile in self.tiles() {
             for row in tile.clone() {
                 let (_, k, v) = self.parts(&qkv, row);
                 let place = self.tokens[row].place;
-                E::put(self.isa, self.heads, &mut self.pages[place / PAGE], place % PAGE, k, v);
+                put(self.isa, self.heads, &mut self.pages[place / PAGE], place % PAGE, k, v);
             }
             let place = self.tokens[tile.start].place;
             let pages: Vec<&[E]> = self.pages[..(place + tile.len()).div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
             let out = &mut out[tile.start * queries..tile.end * queries];
-            E::attend_tile(self.isa, rows(qkv, &tile), self.heads, &pages, 0, place, out, &mut self.scratch);
+            tiles::attend(self.isa, rows(qkv, &tile), self.heads, &pages, 0, place, out, &mut self.scratch);
         }
     }
 }

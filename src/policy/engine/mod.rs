@@ -17,7 +17,6 @@
 //! rope, norm, linear: one formula each, with its gradient
 //! ```
 
-mod attend;
 mod attention;
 mod block;
 mod branches;

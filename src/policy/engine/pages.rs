@@ -1,10 +1,10 @@
 //! Keys and values of read and written tokens: pages of [`PAGE`] tokens with all blocks of the model, which sequences share.
 
-use super::attend::Attend;
-use super::attention::AttentionScratch;
+use super::attention::{attend, put, AttentionScratch};
 use super::block::{KvMemory, PlacedToken};
+use super::kv::KvNumber;
 pub use super::kv::PAGE;
-use super::tiles::{TileScratch, TILE};
+use super::tiles::{self, TileScratch, TILE};
 use super::{AdaptedEngine, Engine, MatrixFormat};
 use crate::policy::products::aligned::Fixed;
 use crate::policy::products::dense::StridedRows;
@@ -51,11 +51,11 @@ impl KvPage {
         copy
     }
 
-    fn numbers<E: Attend>(&self) -> &[E] {
+    fn numbers<E: KvNumber>(&self) -> &[E] {
         self.memory.as_ref().map_or(&[], Fixed::cast)
     }
 
-    fn numbers_mut<E: Attend>(&mut self) -> &mut [E] {
+    fn numbers_mut<E: KvNumber>(&mut self) -> &mut [E] {
         self.memory.as_mut().map_or(&mut [], Fixed::cast_mut)
     }
 }
@@ -135,7 +135,7 @@ struct PagedSequences<'a, 'b, E> {
     numbers: PhantomData<E>,
 }
 
-impl<E: Attend> KvMemory for PagedSequences<'_, '_, E> {
+impl<E: KvNumber> KvMemory for PagedSequences<'_, '_, E> {
     fn attend(&mut self, block: usize, qkv: StridedRows, out: &mut [f32]) {
         let (isa, heads) = (self.engine.isa(), self.engine.heads());
         let at = block * heads.page();
@@ -148,7 +148,7 @@ impl<E: Attend> KvMemory for PagedSequences<'_, '_, E> {
                 let (keys, values) = (&own[queries..queries + keys], &own[queries + keys..queries + 2 * keys]);
                 let place = sequence.computed + i;
                 let page = &mut sequence.own[place / PAGE - shared].numbers_mut::<E>()[at..at + heads.page()];
-                E::put(isa, heads, page, place % PAGE, keys, values);
+                put(isa, heads, page, place % PAGE, keys, values);
             }
             let pages: Vec<&[E]> =
                 sequence.shared.iter().map(|page| page.numbers()).chain(sequence.own.iter().map(|page| page.numbers())).collect();
@@ -160,9 +160,9 @@ impl<E: Attend> KvMemory for PagedSequences<'_, '_, E> {
                 let out = &mut out[row * queries..(row + q.count) * queries];
                 let pages = &pages[..(place + q.count).div_ceil(PAGE)];
                 if q.count == 1 {
-                    E::attend(isa, &q.numbers[..queries], heads, pages, at, place + 1, out, &mut self.scores);
+                    attend(isa, &q.numbers[..queries], heads, pages, at, place + 1, out, &mut self.scores);
                 } else {
-                    E::attend_tile(isa, q, heads, pages, at, place, out, &mut self.tile);
+                    tiles::attend(isa, q, heads, pages, at, place, out, &mut self.tile);
                 }
                 row += q.count;
                 done += q.count;
@@ -172,7 +172,7 @@ impl<E: Attend> KvMemory for PagedSequences<'_, '_, E> {
 }
 
 /// The final states of `tokens`, the next of `sequences`.
-fn forward<E: Attend>(running: &AdaptedEngine, sequences: &mut [&mut Sequence], counts: &[usize], tokens: &[PlacedToken]) -> Vec<f32> {
+fn forward<E: KvNumber>(running: &AdaptedEngine, sequences: &mut [&mut Sequence], counts: &[usize], tokens: &[PlacedToken]) -> Vec<f32> {
     let engine = &running.engine;
     let (scores, tile) = (AttentionScratch::default(), TileScratch::default());
     let mut together = PagedSequences::<E> { engine, sequences, counts, scores, tile, numbers: PhantomData };

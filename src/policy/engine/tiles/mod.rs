@@ -106,10 +106,9 @@ fn page_back<V: Vector>(rows: TileRows, page: usize, first: usize, count: usize,
     collect_rows::<V>(dvalues, &scratch.scores[at..at + count], &scratch.dout[first * head..]);
 }
 
-/// Rows of `out`, packed: the attention of the queries of a tile, rows of `q`, turned, whose first token is at `place`. `pages` have the keys and
-/// values of all that its last token sees; the part from `at` on belongs to this block.
+/// See [`attend`].
 #[inline(always)]
-fn attend<V: Vector, E: KvNumber>(
+fn attend_rows<V: Vector, E: KvNumber>(
     q: StridedRows,
     heads: Heads,
     pages: &[&[E]],
@@ -136,13 +135,10 @@ fn attend<V: Vector, E: KvNumber>(
     }
 }
 
-/// The gradient of the queries, keys and values of a tile, given that of what it attends to, rows of `dout`, in place of what is in rows of `dqkv`,
-/// which lie as far from one another as those of `q`. All that begins with its tokens has been looked at: so what has been added to `dpages`, keys
-/// and values both as `[head, PAGE]`, is taken out where its own tokens are, and added to where others are. `turned` is like `pages`, with
-/// values in place of keys and keys in place of values.
+/// See [`back`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn back<V: Vector, E: KvNumber>(
+fn back_rows<V: Vector, E: KvNumber>(
     q: StridedRows,
     heads: Heads,
     pages: &[&[E]],
@@ -218,23 +214,17 @@ fn back<V: Vector, E: KvNumber>(
 }
 
 vectorised! {
-    /// See [`attend`]; in f32.
-    pub fn attend_f32(q: StridedRows, heads: Heads, pages: &[&[f32]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
-        attend::<V, f32>(q, heads, pages, at, place, out, scratch);
+    /// Rows of `out`, packed: the attention of the queries of a tile, rows of `q`, turned, whose first token is at `place`. `pages` have the keys and
+    /// values of all that its last token sees; the part from `at` on belongs to this block.
+    pub fn attend<E: KvNumber>(q: StridedRows, heads: Heads, pages: &[&[E]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
+        attend_rows::<V, E>(q, heads, pages, at, place, out, scratch);
     }
 
-    /// See [`back`]; in f32.
-    pub fn back_f32(q: StridedRows, heads: Heads, pages: &[&[f32]], turned: &[&[f32]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
-        back::<V, f32>(q, heads, pages, turned, place, dout, dqkv, dpages, scratch);
-    }
-
-    /// See [`attend`]; in f16.
-    pub fn attend_f16(q: StridedRows, heads: Heads, pages: &[&[u16]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
-        attend::<V, u16>(q, heads, pages, at, place, out, scratch);
-    }
-
-    /// See [`back`]; in f16.
-    pub fn back_f16(q: StridedRows, heads: Heads, pages: &[&[u16]], turned: &[&[u16]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
-        back::<V, u16>(q, heads, pages, turned, place, dout, dqkv, dpages, scratch);
+    /// The gradient of the queries, keys and values of a tile, given that of what it attends to, rows of `dout`, in place of what is in rows of `dqkv`,
+    /// which lie as far from one another as those of `q`. All that begins with its tokens has been looked at: so what has been added to `dpages`, keys
+    /// and values both as `[head, PAGE]`, is taken out where its own tokens are, and added to where others are. `turned` is like `pages`, with
+    /// values in place of keys and keys in place of values.
+    pub fn back<E: KvNumber>(q: StridedRows, heads: Heads, pages: &[&[E]], turned: &[&[E]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
+        back_rows::<V, E>(q, heads, pages, turned, place, dout, dqkv, dpages, scratch);
     }
 }

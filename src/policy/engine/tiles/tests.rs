@@ -1,10 +1,9 @@
 //! Tiles beside the same sums written down one by one.
 
-use super::super::attend::Attend;
-use super::super::attention::AttentionScratch;
+use super::super::attention::{attend, put, AttentionScratch};
 use super::super::block::{KvMemory, PlacedToken};
 use super::super::branches::TrieAttention;
-use super::super::kv::{Heads, PAGE};
+use super::super::kv::{Heads, KvNumber, PAGE};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
 use crate::policy::products::vectors::{exp, sum, Lanes, LANES};
@@ -110,7 +109,7 @@ fn tiles_have_the_bits_of_the_sums_one_by_one() {
     tiles_of::<u16>(|x| half::f16::from_f32(x).to_f32());
 }
 
-fn tiles_of<E: Attend>(held: fn(f32) -> f32) {
+fn tiles_of<E: KvNumber>(held: fn(f32) -> f32) {
     let long: &[_] = &[(0, 70)];
     // Branches that part and end inside of tiles, at their ends, and just before and behind them.
     let many: &[_] = &[(0, 37), (5, 20), (5, 6), (4, 17), (0, 3), (0, 34), (33, 34), (33, 50), (32, 33), (16, 33), (15, 18)];
@@ -148,15 +147,15 @@ fn tiles_of<E: Attend>(held: fn(f32) -> f32) {
 }
 
 /// A token by itself, as it is written, has the same bits.
-fn alone<E: Attend>(heads: Heads, qkv: &[f32], expected: &[f32]) {
+fn alone<E: KvNumber>(heads: Heads, qkv: &[f32], expected: &[f32]) {
     let (queries, keys) = (heads.queries * heads.head, heads.keys * heads.head);
     let tokens = expected.len() / queries;
     let mut pages = vec![vec![E::default(); heads.page()]; tokens.div_ceil(PAGE)];
     for (place, own) in qkv.chunks_exact(queries + 2 * keys).enumerate() {
-        E::put(Isa::PLAIN, heads, &mut pages[place / PAGE], place % PAGE, &own[queries..queries + keys], &own[queries + keys..]);
+        put(Isa::PLAIN, heads, &mut pages[place / PAGE], place % PAGE, &own[queries..queries + keys], &own[queries + keys..]);
         let seen: Vec<&[E]> = pages[..(place + 1).div_ceil(PAGE)].iter().map(Vec::as_slice).collect();
         let mut out = vec![f32::NAN; queries];
-        E::attend(Isa::PLAIN, &own[..queries], heads, &seen, 0, place + 1, &mut out, &mut AttentionScratch::default());
+        attend(Isa::PLAIN, &own[..queries], heads, &seen, 0, place + 1, &mut out, &mut AttentionScratch::default());
         assert!(bits(&out) == bits(&expected[place * queries..(place + 1) * queries]), "{heads:?}, place {place}");
     }
 }
