@@ -225,14 +225,19 @@ impl PolicyState {
         logprobs(&net, &rows, None, UpdateSettings::default().micro_batch, &self.alone())
     }
 
+    /// The log-probability of each response token.
+    fn weigh(&self, net: &Net, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
+        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
+        logprobs(net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
+    }
+
     pub fn logprobs(&self, name: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
         if let Some(weights) = self.in_trainer(name, None) {
             return weights?.examples(rows, temperature);
         }
         let model = self.with_head(name, Head::Language)?;
         let net = model.net(model.newest().1);
-        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
-        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
+        self.weigh(&net, rows, temperature)
     }
 
     pub fn text_logprobs(&self, name: &str, version: u64, rows: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
@@ -240,8 +245,7 @@ impl PolicyState {
             return weights?.examples(rows, None);
         }
         let net = self.with_head(name, Head::Language)?.at(name, version)?;
-        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
-        logprobs(&net, &rows, None, UpdateSettings::default().micro_batch, &self.alone())
+        self.weigh(&net, rows, None)
     }
 
     pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<ChoiceScores, PolicyError> {
@@ -301,8 +305,7 @@ impl PolicyState {
             return if other.is_some() { model.weights()? } else { model.reference() }.examples(rows, temperature);
         }
         let net = self.reference(name, other)?;
-        let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
-        logprobs(&net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
+        self.weigh(&net, rows, temperature)
     }
 
     /// What one update makes; the report has the version before the update.
@@ -435,9 +438,5 @@ impl PolicyState {
             Some(model) => model.restore(folders),
             None => Ok(newest),
         }
-    }
-
-    pub fn load(&mut self, name: &str, folder: &Path) -> Result<u64, PolicyError> {
-        self.restore(name, &[folder.to_owned()])
     }
 }

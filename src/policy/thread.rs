@@ -132,20 +132,24 @@ impl Policy {
         Policy { peers: Some(peers), ..self }
     }
 
-    /// Runs `work` on the policy thread, after the jobs queued before it, and waits for its result.
+    /// Runs `work` with `model` on the policy thread, after the jobs queued before it, and waits for its result.
     fn ask<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut PolicyState) -> Result<T, PolicyError> + Send + 'static,
+        model: &str,
+        work: impl FnOnce(&mut PolicyState, &str) -> Result<T, PolicyError> + Send + 'static,
     ) -> Result<T, PolicyError> {
-        self.send(&self.jobs, move |state| work(&mut state.borrow_mut()))
+        let model = model.to_string();
+        self.send(&self.jobs, move |state| work(&mut state.borrow_mut(), &model))
     }
 
-    /// Runs `work`, which asks for a version of the weights that is there, at the next pause of whatever is being done.
+    /// Runs `work`, which asks for a version of the weights of `model` that is there, at the next pause of whatever is being done.
     fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&PolicyState) -> Result<T, PolicyError> + Send + 'static,
+        model: &str,
+        work: impl FnOnce(&PolicyState, &str) -> Result<T, PolicyError> + Send + 'static,
     ) -> Result<T, PolicyError> {
-        self.send(&self.reads, move |state| work(&state.borrow()))
+        let model = model.to_string();
+        self.send(&self.reads, move |state| work(&state.borrow(), &model))
     }
 
     fn send<T: Send + 'static>(
@@ -219,8 +223,7 @@ impl Policy {
         if let Some(served) = self.served.get(model) {
             return served.answer(version, &requests, &sampling, |root, probe| self.lend(model, version, root, probe));
         }
-        let model = model.to_string();
-        self.read(move |state| state.generate(&model, version, &requests, &sampling))
+        self.read(model, move |state, model| state.generate(model, version, &requests, &sampling))
     }
 
     /// Whether answers of this model come one by one, since servers generate them ([`Policy::begin`]).
@@ -254,11 +257,11 @@ impl Policy {
 
     /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the second one on.
     fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported, PolicyError> {
-        let (model, root) = (model.to_string(), root.to_path_buf());
+        let root = root.to_path_buf();
         let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
-        self.read(move |state| {
-            let expected = state.text_logprobs(&model, version, &[row])?.concat();
-            Ok((state.lend(&model, version, &root)?, expected))
+        self.read(model, move |state, model| {
+            let expected = state.text_logprobs(model, version, &[row])?.concat();
+            Ok((state.lend(model, version, &root)?, expected))
         })
     }
 
@@ -290,8 +293,8 @@ impl Policy {
     /// # Errors
     /// If the model is a critic, or a row can't be read.
     pub fn logprobs(&self, model: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
-        let (model, rows) = (model.to_string(), rows.to_vec());
-        self.ask(move |state| state.logprobs(&model, &rows, temperature))
+        let rows = rows.to_vec();
+        self.ask(model, move |state, model| state.logprobs(model, &rows, temperature))
     }
 
     /// The log-probability of each response token under version `version` of the weights, over the whole vocabulary and at temperature 1: one
@@ -300,8 +303,7 @@ impl Policy {
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a row can't be read: [`PolicyError::Row`] with its index.
     pub fn text_logprobs(&self, model: &str, version: u64, rows: Vec<Example>) -> Result<Vec<Vec<f32>>, PolicyError> {
-        let model = model.to_string();
-        self.read(move |state| state.text_logprobs(&model, version, &rows))
+        self.read(model, move |state, model| state.text_logprobs(model, version, &rows))
     }
 
     /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats, at each token among
@@ -310,8 +312,7 @@ impl Policy {
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
     pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<ChoiceScores, PolicyError> {
-        let model = model.to_string();
-        self.read(move |state| state.likelihoods(&model, version, &requests, temperature))
+        self.read(model, move |state, model| state.likelihoods(model, version, &requests, temperature))
     }
 
     /// The return that version `version` of a critic expects of each of the requests' choices: its value before the choice's last token.
@@ -319,8 +320,7 @@ impl Policy {
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
     pub fn choice_values(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<ChoiceScores, PolicyError> {
-        let model = model.to_string();
-        self.read(move |state| state.choice_values(&model, version, &requests))
+        self.read(model, move |state, model| state.choice_values(model, version, &requests))
     }
 
     /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model as it was when the
@@ -335,8 +335,8 @@ impl Policy {
         rows: Vec<Example>,
         temperature: Option<f32>,
     ) -> Result<Vec<Vec<f32>>, PolicyError> {
-        let (model, reference) = (model.to_string(), reference.map(String::from));
-        self.read(move |state| state.reference_logprobs(&model, reference.as_deref(), &rows, temperature))
+        let reference = reference.map(String::from);
+        self.read(model, move |state, model| state.reference_logprobs(model, reference.as_deref(), &rows, temperature))
     }
 
     /// The return that version `version` of a critic expects after each prompt and, where a row has a response, after each of its tokens but
@@ -345,8 +345,7 @@ impl Policy {
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a prompt can't be read.
     pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<Vec<f32>>, PolicyError> {
-        let model = model.to_string();
-        self.read(move |state| state.values(&model, version, &prompts))
+        self.read(model, move |state, model| state.values(model, version, &prompts))
     }
 
     /// The vector of each text by the encoder called `model`: of length 1, so that the product of two is the cosine of the angle between
@@ -355,8 +354,7 @@ impl Policy {
     /// # Errors
     /// If there is no such encoder.
     pub fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, PolicyError> {
-        let model = model.to_string();
-        self.read(move |state| state.embed(&model, &texts))
+        self.read(model, move |state, model| state.embed(model, &texts))
     }
 
     /// Writes the newest weights and the optimiser's moments into `folder`, which appears complete or not at all.
@@ -364,8 +362,8 @@ impl Policy {
     /// # Errors
     /// [`PolicyError::File`].
     pub fn save(&self, model: &str, folder: &Path) -> Result<(), PolicyError> {
-        let (model, folder) = (model.to_string(), folder.to_path_buf());
-        self.ask(move |state| state.save(&model, &folder))
+        let folder = folder.to_path_buf();
+        self.ask(model, move |state, model| state.save(model, &folder))
     }
 
     /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are dropped;
@@ -374,16 +372,14 @@ impl Policy {
     /// # Errors
     /// [`PolicyError::File`] if the folder can't be read, or holds another model than this one.
     pub fn load(&self, model: &str, folder: &Path) -> Result<u64, PolicyError> {
-        self.forget(model);
-        let (model, folder) = (model.to_string(), folder.to_path_buf());
-        self.ask(move |state| state.load(&model, &folder))
+        self.restore(model, &[folder.to_path_buf()])
     }
 
     /// As [`Policy::load`], with older versions beside the newest for nodes that still ask for them; oldest first.
     pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
         self.forget(model);
-        let (model, folders) = (model.to_string(), folders.to_vec());
-        self.ask(move |state| state.restore(&model, &folders))
+        let folders = folders.to_vec();
+        self.ask(model, move |state, model| state.restore(model, &folders))
     }
 
     /// A version that is read from disk may differ from the one that the server has loaded.
@@ -393,8 +389,7 @@ impl Policy {
 
     /// The versions that `generate` can use, oldest first.
     pub fn versions(&self, model: &str) -> Result<Vec<u64>, PolicyError> {
-        let model = model.to_string();
-        self.ask(move |state| state.versions(&model))
+        self.ask(model, move |state, model| state.versions(model))
     }
 
     /// How many parameters of `model` are trained: all, or those of its adapter.
@@ -402,14 +397,12 @@ impl Policy {
     /// # Errors
     /// If there is no such model.
     pub fn trained(&self, model: &str) -> Result<usize, PolicyError> {
-        let model = model.to_string();
-        self.ask(move |state| state.trained(&model))
+        self.ask(model, move |state, model| state.trained(model))
     }
 
     /// How many parameters `model` has, its adapter's among them.
     pub fn parameters(&self, model: &str) -> Result<usize, PolicyError> {
-        let model = model.to_string();
-        self.ask(move |state| state.parameters(&model))
+        self.ask(model, move |state, model| state.parameters(model))
     }
 }
 
