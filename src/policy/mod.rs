@@ -43,7 +43,9 @@ mod pause;
 pub mod products;
 pub mod rates;
 mod remote;
+mod remote_settings;
 mod room;
+mod sampling;
 mod sequence;
 mod settings;
 mod state;
@@ -70,10 +72,11 @@ pub use model::description::Description;
 pub use model::export::{export, ExportKind};
 pub use model::saved::is_moments;
 pub use remote::{look, Answered, ServerStatus};
+pub use remote_settings::{RemoteModel, ServeSettings, ServerSettings, TemplateVariables, TrainSettings};
 pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
+pub use sampling::Sampling;
 pub use settings::{
-    Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, RemoteModel, Sampling, ServeSettings,
-    ServerSettings, SharedModel, TemplateVariables, TokenKind, TrainSettings,
+    Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, SharedModel, TokenKind,
 };
 pub use tally::Tally;
 pub use thread::Policy;

@@ -16,6 +16,7 @@ pub mod settings;
 mod surrogate;
 mod terms;
 mod trace;
+mod variants;
 
 use super::learner::Learner;
 use super::model::reading::Cut;
