@@ -50,7 +50,7 @@ pub struct BranchCounts {
 }
 
 impl Summary {
-    /// The same episodes, of which `self` had been played when the first branch of them began.
+    /// The same episodes, with the counts of their branches: `all` counts both.
     pub fn branched(self, all: &Summary) -> Summary {
         let branches =
             BranchCounts { episodes: all.episodes - self.episodes, failed: all.failed - self.failed, turns: all.turns - self.turns };
