@@ -1,7 +1,7 @@
 //! Tables beside the log: later findings about a run, such as an audit of its credit. `RUN/audit/<name>/<part>.parquet` are rows of the
 //! table `audit`, which `flow query` reads beside those of the log. No manifest names them: what is there whole is read.
 
-use super::{disk, writer, LogError, Run};
+use super::{disk, writer, LogError, Run, RunInfo};
 use arrow::array::RecordBatch;
 use std::path::PathBuf;
 
@@ -58,6 +58,17 @@ pub fn audit_folder(run: &Run, name: &str) -> Result<PathBuf, LogError> {
     }
     std::fs::create_dir_all(&folder).map_err(LogError::io(&folder))?;
     Ok(folder)
+}
+
+/// The names of the audits with rows in the table `audit`. None where a logged node has that name.
+pub fn audits(run: &Run, info: &RunInfo) -> Vec<String> {
+    if info.nodes.iter().any(|node| node.id == TABLES[0]) {
+        return Vec::new();
+    }
+    let name = |file: &PathBuf| Some(file.parent()?.file_name()?.to_string_lossy().into_owned());
+    let mut names: Vec<String> = files(run, TABLES[0]).iter().filter_map(name).collect();
+    names.dedup();
+    names
 }
 
 /// The files of a table, in the order of their names.

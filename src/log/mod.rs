@@ -54,7 +54,7 @@ mod views;
 mod weights;
 mod writer;
 
-pub use beside::{audit_folder, write_audit, AUDIT};
+pub use beside::{audit_folder, audits, write_audit, AUDIT};
 pub use commit::Committer;
 pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, WeightsDiff};
 pub use error::LogError;

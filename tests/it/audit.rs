@@ -2,6 +2,7 @@
 //! counted through.
 
 use crate::common::{done, fails, flow};
+use crate::report::answers;
 use flow::env::Task;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -153,6 +154,19 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
         "SELECT * EXCLUDE (audit) FROM audit WHERE audit = 'whole' EXCEPT SELECT * EXCLUDE (audit) FROM audit WHERE audit = 'parts'",
     );
     assert!(differ.is_empty(), "{differ:?}");
+    // The pages say the same, and a turn's page has what was tried there.
+    let pages = answers(&[&run], &folder.path().join("pages"));
+    assert_eq!(pages["runs/0/run"]["audits"], serde_json::json!(["parts", "whole"]));
+    let page = &pages["runs/0/audit&name=whole"];
+    assert!(page["credit"] == "advantage" && page["turns"]["rows"].as_array().unwrap().len() == 20, "{page}");
+    for (key, value) in page["figures"].as_object().unwrap() {
+        assert_eq!(whole[key], *value, "{key}");
+    }
+    for row in asked(&run, "SELECT task, sample, count(*) AS tried FROM audit WHERE iteration = 2 GROUP BY ALL") {
+        let (task, sample) = (row["task"].as_str().unwrap(), &row["sample"]);
+        let episode = &pages[&format!("runs/0/episode&iteration=2&table=trajectories&task={task}&sample={sample}")];
+        assert_eq!(episode["audited"]["rows"].as_array().unwrap().len() as u64, row["tried"].as_u64().unwrap());
+    }
     let other = fails(flow().arg("audit").arg(&run).args(["--name", "parts", "--plays", "5"]));
     assert!(other.contains("was begun otherwise") && other.contains("--name"), "{other}");
     let none = fails(flow().arg("audit").arg(&run).args(["--credit", "nope", "--name", "other"]));

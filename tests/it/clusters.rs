@@ -1,6 +1,7 @@
 //! Clusters of observations and scores that move: the same whoever keeps them, and what a plain recomputation from the log gives.
 
 use crate::common::*;
+use crate::report::answers;
 use flow::memory::words;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -98,6 +99,16 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
         let expected = founded[..=iteration].iter().sum::<u64>() as usize;
         assert_eq!(ids, prototypes[..expected].iter().map(|(id, _)| *id).collect::<Vec<_>>(), "after {iteration}, in their order");
     }
+    // The pages have the same clusters, and each row is a member of one.
+    let pages = answers(&[&run], &folder.path().join("pages"));
+    assert_eq!(pages["runs/0/run"]["clusters"], serde_json::json!(["clusters"]));
+    let page = &pages["runs/0/clusters&node=clusters&iteration=5"];
+    for (i, shown) in page["rows"].as_array().unwrap().iter().enumerate() {
+        let members =
+            rows.iter().filter(|row| shown[0] == row["cluster"] || shown[0].as_str() == Some(&row["cluster"].to_string())).count();
+        assert!(members > 0 && shown[2] == members, "cluster {i}: {shown} has {members} members");
+    }
+    assert_eq!(page["rows"].as_array().unwrap().len(), prototypes.len());
 
     // What every entry's score is after each iteration.
     let changes = ask(&run, "select id, iteration, change, score, key from memory order by iteration, change, id");

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// All answers that the pages of these runs have, by their questions.
-fn answers(runs: &[&Path], out: &Path) -> Map<String, Value> {
+pub fn answers(runs: &[&Path], out: &Path) -> Map<String, Value> {
     let output = done(flow().arg("report").args(runs).arg("--out").arg(out).args(["--format", "json"]));
     let output: Value = serde_json::from_str(&output).unwrap();
     assert_eq!((&output["file"], &output["runs"]), (&json!(out.join("index.html").display().to_string()), &json!(runs.len())));

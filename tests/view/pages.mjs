@@ -39,6 +39,42 @@ nodes:
 log: [rollout, reflect, memory, group, advantage, update, evaluate]
 `;
 
+/** A small run that can be audited: it has no memory, and keeps its weights. */
+const AUDITED = `
+flow: audited
+iterations: 3
+seed: 3
+keep: { every: 1 }
+models: { actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 } }
+nodes:
+  tasks: { op: tasks, with: { env: doors, doors: 3, rooms: 2, batch: 6 } }
+  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 5 }, samples: 8 } }
+  group: { op: group, inputs: rollout, with: { by: [task] } }
+  advantage: { op: advantage, inputs: group, with: { of: episode_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 3.0e-3 } }
+log: [rollout, advantage, update]
+`;
+
+/** A small run with clusters of observations, and a memory whose entries are in clusters. */
+const CLUSTERED = `
+flow: clustered
+iterations: 4
+seed: 5
+models: { actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 } }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 4, variations: 6 } }
+  rollout:
+    op: rollout
+    inputs: { tasks: tasks, weights: { after: update }, memory: { after: memory }, clusters: { after: clusters } }
+    with: { agent: { model: actor, max_turns: 3, context: [{ memory: memory, clusters: clusters, most: 2 }] }, samples: 3 }
+  clusters: { op: cluster, inputs: rollout, with: { at_least: 0.95 } }
+  memory: { op: memory-update, inputs: clusters, with: { entries: turns, per: cluster, capacity: 2, evict: lowest } }
+  group: { op: group, inputs: clusters, with: { by: [task, cluster] } }
+  advantage: { op: advantage, inputs: group, with: { of: step_return } }
+  update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3 } }
+log: [rollout, clusters, memory, group, advantage, update]
+`;
+
 let server;
 let browser;
 let page;
@@ -54,6 +90,10 @@ before(async () => {
   flow("run", pipeline, "--out", join(runs, "one"));
   flow("run", pipeline, "--set", "seed=2", "--out", join(runs, "two"));
   flow("run", pipeline, "--set", "seed=3", "--out", join(runs, "three"));
+  for (const [name, yaml] of Object.entries({ audited: AUDITED, clustered: CLUSTERED })) {
+    writeFileSync(join(folder, `${name}.yaml`), yaml);
+    flow("run", join(folder, `${name}.yaml`), "--out", join(runs, name));
+  }
   // One that was killed before its first iteration was committed.
   const begun = spawn(FLOW, ["run", pipeline, "--set", "nodes.rollout.with.samples=2000", "--out", join(runs, "empty")], { cwd: ROOT, stdio: "ignore", env: { ...process.env, OMP_NUM_THREADS: "1" } });
   while (!existsSync(join(runs, "empty", "manifest.json"))) await new Promise((over) => setTimeout(over, 20));
@@ -101,7 +141,7 @@ describe("flow view", () => {
   it("lists the runs, the damaged one with its reason", async () => {
     await open("#/", "table a");
     const rows = await cells("run");
-    assert.equal(rows.length, 5);
+    assert.equal(rows.length, 7);
     const one = rows.find((row) => row.run.endsWith("one"));
     assert.deepEqual([one.name, one.state, one.iteration, one.iterations], ["small", "finished", "4", "4"]);
     near(one.success, sql("one", "SELECT value FROM metrics WHERE node = 'rollout' AND name = 'success' ORDER BY iteration DESC LIMIT 1")[0].value);
@@ -232,6 +272,173 @@ describe("flow view", () => {
     assert.equal((await asked({})).status(), 200);
   });
 
+  it("shows an audit that was made while it served: its figures, its turns, its answers", async () => {
+    const [run, at] = [join(runs, "audited"), `#/r/${numbers.audited}`];
+    await open(at, ".graph .node");
+    assert.equal(await page.locator("nav a", { hasText: "Audit" }).count(), 0);
+    await open(`${at}/audit`, ".problem");
+    assert.match(await page.locator(".problem").innerText(), /no audit: flow audit/);
+    assert.match((await (await fetch(`${base}api/runs/${numbers.audited}/audit?name=audit`)).json()).error, /has no audit: `flow audit RUN` makes one/);
+    const audit = () => JSON.parse(flow("audit", run, "--turns", "40", "--plays", "8", "--answers", "all", "--format", "json"));
+    audit();
+    await open(at, ".graph .node");
+    await page.locator("nav a", { hasText: "Audit" }).click();
+    await page.locator("canvas").first().waitFor();
+
+    // The same as `flow audit` prints, and as SQL says.
+    const figures = audit();
+    const logged = (columns) => sql("audited", `SELECT ${columns} FROM audit WHERE role = 'logged'`);
+    const asked = logged("corr(credit, audited) AS correlation, regr_slope(audited, credit) AS slope, count(*) AS turns, count(DISTINCT task) AS tasks, count(*) FILTER (abs(audited) > 1.96 * audited_error) AS decided, avg((credit * audited > 0)::INT) FILTER (credit * audited <> 0) AS same_sign, avg((credit * audited > 0)::INT) FILTER (credit * audited <> 0 AND abs(audited) > 1.96 * audited_error) AS same_sign_decided")[0];
+    const summary = await cells("figure");
+    const lines = { correlation: ["correlation", 1], "same sign, %": ["same_sign", 100], "same sign, decided, %": ["same_sign_decided", 100], slope: ["slope", 1] };
+    assert.deepEqual(summary.map((row) => row.figure), Object.keys(lines));
+    for (const row of summary) {
+      const [name, scale] = lines[row.figure];
+      near(row.value, scale * asked[name]);
+      ["value", "low", "high"].forEach((part) => near(row[part], scale * figures[name][part]));
+    }
+    assert.ok((await page.locator("main").innerText()).includes(`advantage of ${asked.turns} turns of ${asked.tasks} tasks`));
+    assert.ok(summary[2].about.includes(`${asked.decided} turns`));
+    const byCredit = sql("audited", "SELECT task, credit, audited, audited_error FROM audit WHERE role = 'logged' ORDER BY ALL").sort((a, b) => a.credit - b.credit);
+    const parts = await cells("mean credit");
+    const mean = (rows, name) => rows.reduce((sum, row) => sum + row[name], 0) / rows.length;
+    assert.equal(parts.length, 5);
+    parts.forEach((part, i) => {
+      const rows = byCredit.slice(i * 8, i * 8 + 8);
+      near(part["mean credit"], mean(rows, "credit"));
+      near(part["mean audited"], mean(rows, "audited"));
+      [part.low, part.high].forEach((bound, end) => near(bound, figures.by_size[i][["low", "high"][end]]));
+    });
+
+    // Turns by disagreement, one of which is chosen in the table and another one in the plot.
+    const rms = (name) => Math.sqrt(mean(byCredit.map((row) => ({ square: row[name] ** 2 })), "square"));
+    const [ofCredit, ofAudited] = [rms("credit"), rms("audited")];
+    const turns = await cells("disagreement");
+    const rows = logged("iteration, task, sample, turn, credit, audited, audited_error, answer").map((row) => ({ ...row, by: Math.abs(row.credit / ofCredit - row.audited / ofAudited) })).sort((a, b) => b.by - a.by);
+    assert.equal(turns.length, rows.length);
+    turns.forEach((turn, i) => near(turn.disagreement, rows[i].by));
+    for (const turn of turns) {
+      const row = rows.find((one) => [one.iteration, one.task, one.sample, one.turn].join(" ") === [turn.iteration, turn.task, turn.sample, turn.turn].join(" "));
+      assert.deepEqual([turn.answer, turn.decided], [row.answer, Math.abs(row.audited) > 1.96 * row.audited_error ? "yes" : "no"]);
+      ["credit", "audited"].forEach((name) => near(turn[name], row[name]));
+      near(turn["audited error"], row.audited_error);
+    }
+    const marked = () => page.evaluate(() => { const canvas = document.querySelector("canvas"); const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height); let n = 0; for (let i = 0; i < data.length; i += 4) n += data[i] === 0xd5 && data[i + 1] === 0x5e && data[i + 2] === 0; return n; });
+    assert.equal(await marked(), 0);
+    const table = page.locator("table", { has: page.locator("th", { hasText: "disagreement" }) });
+    await table.locator("tbody button").nth(1).click();
+    await page.locator(".box", { hasText: turns[1].task }).waitFor();
+    assert.ok((await page.locator(".box").innerText()).includes(`iteration ${turns[1].iteration}, sample ${turns[1].sample}, turn ${turns[1].turn}:`));
+    assert.ok(await marked() > 20);
+    await picture("audit");
+    const chosen = page.url();
+    const plot = page.locator(".u-over").first();
+    const { width, height } = await plot.boundingBox();
+    await plot.click({ position: { x: width - 4, y: height / 2 } });
+    await page.waitForURL((url) => url.href !== chosen);
+    assert.ok((await page.locator(".box").innerText()).includes(`advantage ${Number(Math.max(...rows.map((row) => row.credit)).toPrecision(5))}`));
+    await table.locator("th button", { hasText: "credit" }).click();
+    near((await cells("disagreement"))[0].credit, byCredit.at(-1).credit);
+
+    // A turn's page says what was tried there, and leads back.
+    const turn = rows[0];
+    await open(`${at}/audit`, "canvas");
+    await table.locator("tbody a").first().click();
+    const own = page.locator(".turn").nth(turn.turn);
+    await own.locator("table").waitFor();
+    const tried = sql("audited", `SELECT role, answer, plays, worth, worth_error FROM audit WHERE iteration = ${turn.iteration} AND task = '${turn.task}' AND sample = ${turn.sample} AND turn = ${turn.turn} ORDER BY role, answer`);
+    assert.ok(tried.length > 2);
+    const drawn = await Promise.all((await own.locator("table tbody tr").all()).map((row) => row.locator("td").allInnerTexts()));
+    assert.deepEqual(drawn.map((row) => row.slice(0, 3)), tried.map((row) => [row.role, row.answer, String(row.plays)]));
+    drawn.forEach((row, i) => [[3, "worth"], [4, "worth_error"]].forEach(([column, name]) => near(row[column], tried[i][name])));
+    await own.locator("a", { hasText: /^audit$/ }).click();
+    await page.locator(".box", { hasText: turn.task }).waitFor();
+    assert.ok((await page.locator(".box").innerText()).includes(`audited ${Number(turn.audited.toPrecision(5))}`));
+  });
+
+  it("counts the turns that an audit refused, and leaves hostile answers as text", async () => {
+    const out = join(runs, "audited", "audit", "odd");
+    mkdirSync(out);
+    const refuse = (column) => `CASE WHEN sample % 2 = 0 THEN NULL ELSE ${column} END AS ${column}`;
+    const odd = `SELECT * REPLACE ('odd' AS audit, '<img src=x onerror="window.hacked = 1">' AS answer, ${["worth", "worth_error", "audited", "audited_error"].map(refuse).join(", ")}, CASE WHEN sample % 4 = 0 THEN '<b>the prompt</b> is another' WHEN sample % 2 = 0 THEN 'the state is another' ELSE '' END AS refused) FROM audit WHERE audit = 'audit'`;
+    writeFileSync(join(out, "turns-0000000.parquet"), execFileSync(FLOW, ["query", join(runs, "audited"), odd, "--format", "parquet"]));
+    await open(`#/r/${numbers.audited}/audit?name=odd`, "canvas");
+    const reasons = sql("audited", "SELECT refused AS reason, count(*)::VARCHAR AS turns FROM audit WHERE audit = 'odd' AND role = 'logged' AND refused <> '' GROUP BY ALL ORDER BY ALL");
+    assert.ok(reasons.length === 2);
+    assert.deepEqual((await cells("reason")).sort((a, b) => (a.reason < b.reason ? -1 : 1)), reasons);
+    const restored = sql("audited", "SELECT count(*) AS n FROM audit WHERE audit = 'odd' AND role = 'logged' AND refused = ''")[0].n;
+    assert.equal((await cells("disagreement")).length, restored);
+    assert.ok((await cells("disagreement")).every((row) => row.answer === '<img src=x onerror="window.hacked = 1">'));
+    assert.deepEqual(await page.getByLabel("Audit").locator("option").allInnerTexts(), ["audit", "odd"]);
+    const { iteration, task, sample } = sql("audited", "SELECT iteration, task, sample FROM audit WHERE refused <> '' LIMIT 1")[0];
+    await open(`#/r/${numbers.audited}/i/${iteration}/e/${encodeURIComponent(task)}/${sample}`, ".turn p a");
+    assert.ok((await page.locator(".turn", { hasText: "was not restored" }).first().innerText()).includes("is another"));
+    assert.equal(await page.locator("img").count(), 0);
+    assert.equal(await page.evaluate(() => window.hacked), undefined);
+    assert.match((await (await fetch(`${base}api/runs/${numbers.audited}/audit?name=other`)).json()).error, /no audit `other`: it has audit, odd/);
+  });
+
+  it("shows clusters of observations and of a memory as of an iteration", async () => {
+    const name = "iteration, task, sample, attempt, turn, phase";
+    await open(`#/r/${numbers.clustered}`, ".graph .node");
+    await page.locator("nav a", { hasText: /^Clusters$/ }).click();
+    await page.locator("table a").first().waitFor();
+    const asked = (at) => sql("clustered", `SELECT c.cluster::VARCHAR AS cluster, f.prototype, f.iteration AS since, f.task, count(*) AS members, count(*) FILTER (len(r.retrieved) > 0) AS told FROM clusters c JOIN rollout r USING (${name}) JOIN clusters_at(${at}) f ON f.cluster = c.cluster WHERE c.iteration <= ${at} GROUP BY ALL ORDER BY members DESC, since, any_value(c.cluster)`);
+    const entries = (at) => {
+      const rows = sql("clustered", `SELECT id::VARCHAR AS id, (SELECT c.cluster::VARCHAR FROM clusters c WHERE (c.iteration, c.task, c.sample, c.attempt, c.turn) = (m.source, m.task, m.sample, m.attempt, m.turn)) AS own FROM memory_at(${at}) m`);
+      const links = sql("clustered", `SELECT cluster::VARCHAR AS cluster, unnest(linked)::VARCHAR AS id FROM clusters WHERE iteration <= ${at}`);
+      const all = new Map();
+      const put = (cluster, id) => all.set(cluster, (all.get(cluster) || new Set()).add(id));
+      rows.forEach((row) => put(row.own, row.id));
+      links.filter((link) => rows.some((row) => row.id === link.id)).forEach((link) => put(link.cluster, link.id));
+      return all;
+    };
+    for (const at of [3, 1]) {
+      await open(`#/r/${numbers.clustered}/clusters/clusters?i=${at}`, "table a");
+      const [drawn, expected, pools] = [await cells("prototype"), asked(at), entries(at)];
+      assert.ok(expected.length > 3 && expected.some((row) => row.told > 0) && expected.some((row) => pools.get(row.cluster)?.size > 1));
+      assert.equal(drawn.length, Math.min(100, expected.length));
+      drawn.forEach((row, i) => {
+        const { cluster, prototype, since, task, members, told } = expected[i];
+        assert.deepEqual([row.cluster, row.since, row.task, row.members, row.told, row.entries], [cluster, String(since), task, String(members), String(told), String(pools.get(cluster)?.size ?? 0)]);
+        assert.ok(row.prototype.startsWith(prototype.split("\n")[0]), row.prototype);
+      });
+    }
+    const largest = asked(3).find((row) => entries(3).get(row.cluster)?.size > 0);
+    await open(`#/r/${numbers.clustered}/clusters/clusters`, "table button.plain");
+    await page.locator("button.plain", { hasText: largest.cluster }).click();
+    await page.locator("aside table a").first().waitFor();
+    await picture("clusters");
+    assert.equal((await cells("founded")).length, Math.min(100, largest.members));
+    assert.deepEqual(new Set((await cells("memory")).map((row) => row.id)), entries(3).get(largest.cluster));
+    const newest = sql("clustered", `SELECT ${name} FROM clusters WHERE cluster = ${largest.cluster} ORDER BY iteration DESC, task, sample, attempt, turn LIMIT 1`)[0];
+    const members = page.locator("aside table", { has: page.locator("th", { hasText: "founded" }) });
+    assert.equal(await members.locator("a").first().getAttribute("href"), `#/r/${numbers.clustered}/i/${newest.iteration}/e/${encodeURIComponent(newest.task)}/${newest.sample}?turn=${newest.turn}&attempt=${newest.attempt}`);
+    await members.locator("a").first().click();
+    await page.locator(".turn").first().waitFor();
+    await page.goBack();
+    await page.locator("aside table a").first().click();
+    await page.locator("aside h2", { hasText: "Entry" }).waitFor();
+
+    await page.locator("nav a", { hasText: "Clusters: memory" }).click();
+    await page.locator("table a").first().waitFor();
+    const buckets = sql("clustered", "SELECT bucket::VARCHAR AS cluster, count(*)::VARCHAR AS members FROM memory_at(3) GROUP BY ALL");
+    const told = sql("clustered", `SELECT bucket::VARCHAR AS cluster, count(DISTINCT (${name})) AS told FROM (SELECT ${name}, unnest(retrieved) AS id FROM rollout) JOIN (SELECT DISTINCT id, bucket FROM memory) USING (id) GROUP BY ALL`);
+    const kept = await cells("prototype");
+    assert.ok(buckets.some((bucket) => bucket.members === "2"));
+    assert.deepEqual(new Map(kept.filter((row) => row.members !== "0").map((row) => [row.cluster, row.members])), new Map(buckets.map((row) => [row.cluster, row.members])));
+    kept.forEach((row) => assert.equal(row.told, String(told.find((one) => one.cluster === row.cluster)?.told ?? 0)));
+    kept.slice(0, 5).forEach((row) => assert.ok(row.prototype.startsWith(sql("clustered", `SELECT key FROM memory WHERE id = ${row.cluster} LIMIT 1`)[0].key.split("\n")[0])));
+    await page.locator("button.plain", { hasText: kept[0].cluster }).click();
+    await page.locator("aside table a").first().waitFor();
+    assert.deepEqual((await cells("id")).map((row) => row.id).sort(), sql("clustered", `SELECT id::VARCHAR AS id FROM memory_at(3) WHERE bucket = ${kept[0].cluster}`).map((row) => row.id).sort());
+
+    await open(`#/r/${numbers.one}`, ".graph .node");
+    assert.equal(await page.locator("nav a", { hasText: "Clusters" }).count(), 0);
+    await open(`#/r/${numbers.one}/clusters/memory`, ".problem");
+    assert.match(await page.locator(".problem").innerText(), /`memory` has no clusters in the log/);
+  });
+
   it("follows a run that goes on", async () => {
     const pipeline = join(folder, "small.yaml");
     const going = spawn(FLOW, ["run", pipeline, "--set", "iterations=400", "--out", join(runs, "going")], { cwd: ROOT, stdio: "ignore", env: { ...process.env, OMP_NUM_THREADS: "1" } });
@@ -315,6 +522,12 @@ describe("flow view", () => {
     await page.locator("table a").first().click();
     await page.locator("table.aligned").waitFor();
     await open("#/r/1/memory/memory", "table button.plain", at);
+    flow("report", join(runs, "audited"), join(runs, "clustered"), "--out", out);
+    await open("#/r/1/clusters/clusters", "table a", at);
+    await open("#/r/0/audit", "canvas", at);
+    const tried = sql("audited", "SELECT iteration, task, sample FROM audit WHERE audit = 'audit' ORDER BY iteration DESC LIMIT 1")[0];
+    await open(`#/r/0/i/${tried.iteration}/e/${encodeURIComponent(tried.task)}/${tried.sample}`, ".turn table", at);
+    flow("report", join(runs, "one"), join(runs, "two"), join(runs, "three"), "--out", out, "--rows", "1");
     await open("#/r/0/i/0", ".problem", at);
     assert.match(await page.locator(".problem").innerText(), /flow view/);
     page.off("request", note);

@@ -10,6 +10,8 @@ import { Iteration } from "./pages/iteration.js";
 import { Episode } from "./pages/episode.js";
 import { Group } from "./pages/group.js";
 import { Memory } from "./pages/memory.js";
+import { Clusters } from "./pages/clusters.js";
+import { Audit } from "./pages/audit.js";
 import { Panel } from "./pages/panel.js";
 import { Failures } from "./pages/failures.js";
 import { Question } from "./pages/question.js";
@@ -51,7 +53,7 @@ function useRunState(number) {
   return state;
 }
 
-const PAGES = { "": Overview, curves: Curves, i: Iteration, memory: Memory, panel: Panel, failures: Failures, sql: Question, diff: Compare };
+const PAGES = { "": Overview, curves: Curves, i: Iteration, memory: Memory, clusters: Clusters, audit: Audit, panel: Panel, failures: Failures, sql: Question, diff: Compare };
 
 /** One run: its name, the ways into it, and the page that the address names. */
 function Run({ number, parts, given }) {
@@ -69,6 +71,8 @@ function Run({ number, parts, given }) {
   if (data.iterations.last !== null) tabs.push([`i/${Math.min(data.iterations.last, data.info.iterations - 1)}`, "Iterations"]);
   withRole("measures").forEach((id) => tabs.push([`panel/${id}`, `Panel: ${id}`]));
   withRole("remembers").forEach((id) => tabs.push([`memory/${id}`, id === "memory" ? "Memory" : `Memory: ${id}`]));
+  data.clusters.forEach((id) => tabs.push([`clusters/${id}`, id === "clusters" ? "Clusters" : `Clusters: ${id}`]));
+  if (data.audits.length > 0) tabs.push(["audit", "Audit"]);
   tabs.push(["failures", "Failures"], ["diff", "Compare"], ["sql", "SQL"]);
   const here = [page, ...(page === "i" ? [] : rest.slice(0, 1))].filter(Boolean).join("/");
   const current = (path) => (path.startsWith("i/") ? page === "i" : path === here);

@@ -47,6 +47,20 @@ function series(lines, logarithm) {
   return { all, data, bands };
 }
 
+/** How an axis looks. */
+export function axisStyle() {
+  const style = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+  const grid = { stroke: style("--line"), width: 1 };
+  return { stroke: style("--ink"), grid, ticks: grid, font: "12px system-ui" };
+}
+
+/** Keeps a plot as wide as the element that it is in; answers how that ends. */
+export function fit(plot, element) {
+  const fitted = new ResizeObserver(() => plot.setSize({ width: Math.max(260, element.clientWidth), height: plot.height }));
+  fitted.observe(element);
+  return () => { fitted.disconnect(); plot.destroy(); };
+}
+
 /** Lines `{ label, points: [[x, y], ...], band: [[x, low, high], ...] }` over one axis. A click on a point answers with its x. */
 export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) {
   const at = useRef(null);
@@ -55,9 +69,7 @@ export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) 
   // Where a run goes on only the values change: the plot stays, which costs a tenth of making it anew.
   const values = JSON.stringify(data);
   useEffect(() => {
-    const ink = getComputedStyle(document.body).getPropertyValue("--ink").trim();
-    const grid = { stroke: getComputedStyle(document.body).getPropertyValue("--line").trim(), width: 1 };
-    const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui" };
+    const axis = axisStyle();
     const plot = new UPlot({
       width: Math.max(260, at.current.clientWidth), height: 220, title, bands,
       scales: { x: { time: false }, y: { distr: logarithm ? 3 : 1 } },
@@ -67,9 +79,7 @@ export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) 
     drawn.current = { plot, values };
     const clicked = () => onPoint && plot.cursor.idx !== null && plot.cursor.idx !== undefined && onPoint(plot.data[0][plot.cursor.idx]);
     plot.over.addEventListener("click", clicked);
-    const fitted = new ResizeObserver(() => at.current && plot.setSize({ width: Math.max(260, at.current.clientWidth), height: 220 }));
-    fitted.observe(at.current);
-    return () => { fitted.disconnect(); plot.destroy(); };
+    return fit(plot, at.current);
   }, [JSON.stringify([all, bands]), unit, title, logarithm]);
   useEffect(() => {
     if (drawn.current.values === values) return;

@@ -6,6 +6,8 @@ mod figures;
 mod play;
 mod source;
 
+pub use figures::Figures;
+
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models;
@@ -13,7 +15,7 @@ use super::output::{answer, CommandResult, OutputFormat};
 use crate::dataflow::context::RunState;
 use crate::env::Worlds;
 use crate::files;
-use crate::log;
+use crate::log::{self, Run};
 use crate::ops;
 use crate::rollout::action::Decode;
 use crate::rollout::sampler::Sampler;
@@ -21,9 +23,8 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use clap::{Args, ValueEnum};
 use draw::{draw, restored, Draw, Restored, Rule, Turn};
-use figures::Figures;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{json, Value};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -91,6 +92,22 @@ fn name(text: &str) -> std::result::Result<String, String> {
         true => Ok(text.into()),
         false => Err("letters, digits, `-` and `_` make one".into()),
     }
+}
+
+/// The file with an audit's settings, in its folder.
+const SETTINGS: &str = "settings.json";
+
+/// The settings that an audit was made with; none where there is no such file.
+///
+/// # Errors
+/// If the file can't be read.
+pub fn settings_of(run: &Run, name: &str) -> Result<Option<Value>> {
+    let path = run.audit(name).join(SETTINGS);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = files::text(&path, 1 << 20).map_err(Error::file(&path))?;
+    Ok(Some(serde_json::from_str(&text).map_err(|error| Error::from(error).at(path.display()))?))
 }
 
 impl AuditArgs {
@@ -169,10 +186,7 @@ impl AuditArgs {
             "by": self.by, "answers": self.answers, "plays": self.plays, "credit": self.credit, "gamma": self.gamma, "node": source.table,
             "seed": self.seed, "iterations": source.manifest.committed.len(),
         });
-        let path = source.run.audit(&self.name).join("settings.json");
-        if path.exists() {
-            let text = files::text(&path, 1 << 20).map_err(Error::file(&path))?;
-            let before: serde_json::Value = serde_json::from_str(&text).map_err(|error| Error::from(error).at(path.display()))?;
+        if let Some(before) = settings_of(&source.run, &self.name)? {
             let other = |name: &String| {
                 (before[name] != settings[name]).then(|| format!("`{name}` was {} and is {}", before[name], settings[name]))
             };
@@ -182,6 +196,7 @@ impl AuditArgs {
                 return Err(Error::Request(why).help("--name gives this one a name of its own; in a study, its measurement's name does"));
             }
         } else if !self.dry_run {
+            let path = source.run.audit(&self.name).join(SETTINGS);
             files::create(&path).and_then(|mut file| file.write_all(settings.to_string().as_bytes())).map_err(Error::file(&path))?;
         }
         if !log::tables(&source.run)?.iter().any(|table| table.name == "audit") {

@@ -1,6 +1,7 @@
 //! One episode, turn by turn: every column that was logged, and the texts of its tokens.
 
 use super::answers::{split, RunTable, MOST};
+use super::audit;
 use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
@@ -18,19 +19,30 @@ pub fn episode(run: &ServedRun, iteration: u64, table: &str, (task, sample): (&s
     let rows = RunTable::of(run, table)?;
     let whole = sql(&rows, iteration, task, sample);
     let sql = format!("{whole} LIMIT {} OFFSET {from}", MOST + 1);
-    read(run, table, &sql, &log::query_within(&run.run, iteration..=iteration, &sql)?)
+    let mut answer = read(run, table, &sql, &log::query_within(&run.run, iteration..=iteration, &sql)?)?;
+    answer["audited"] = audit::tried(run, iteration, table)?.remove(&(task.to_owned(), sample)).into();
+    Ok(answer)
 }
 
 /// All episodes of an iteration, each with its task and its sample.
 pub fn episodes(run: &ServedRun, iteration: u64, table: &str) -> Result<Vec<(String, u64, Answer)>> {
     let rows = RunTable::of(run, table)?;
     let all = format!("SELECT task, sample, * EXCLUDE (task, sample) FROM {} WHERE iteration = {iteration} ORDER BY task, sample, attempt, turn, phase DESC", rows.name);
+    let mut tried = audit::tried(run, iteration, table)?;
     let episode = |(name, part): (Vec<Value>, QueryResult)| {
-        let (task, sample) = (name[0].as_str().unwrap_or_default().to_owned(), name[1].as_u64().unwrap_or_default());
-        let answer = read(run, table, &sql(&rows, iteration, &task, sample), &part);
+        let (task, sample) = episode_name(&name);
+        let mut answer = read(run, table, &sql(&rows, iteration, &task, sample), &part);
+        if let Ok(answer) = &mut answer {
+            answer["audited"] = tried.remove(&(task.clone(), sample)).into();
+        }
         (task, sample, answer)
     };
     Ok(split(run, iteration, &all, 2)?.into_iter().map(episode).collect())
+}
+
+/// The task and the sample in the first two columns.
+pub fn episode_name(columns: &[Value]) -> (String, u64) {
+    (columns[0].as_str().unwrap_or_default().to_owned(), columns[1].as_u64().unwrap_or_default())
 }
 
 fn sql(rows: &RunTable, iteration: u64, task: &str, sample: u64) -> String {

@@ -4,7 +4,7 @@ use super::experiments::experiments;
 use super::folder::PagesFolder;
 use super::runs::{ServedRun, ServedRuns};
 use super::server::FILES;
-use super::{curves, episode, iteration, memory, overview, panel, Answer};
+use super::{audit, clusters, curves, episode, iteration, memory, overview, panel, Answer};
 use crate::cli::error::Result;
 use crate::cli::study::ShownStudy;
 use serde_json::{json, Map, Value};
@@ -125,6 +125,13 @@ impl Writer {
                 Some("measures") => self.panel(number, run, node, &last)?,
                 _ => {}
             }
+        }
+        for (node, i) in clusters::nodes(run)?.into_iter().flat_map(|node| last.iter().map(move |i| (node.clone(), *i))) {
+            let answer = clusters::clusters(run, &node, i);
+            self.put(&path("clusters"), &[("node", node), ("iteration", i.to_string())], answer)?;
+        }
+        for name in run.audits()? {
+            self.put(&path("audit"), &[("name", name.clone())], audit::audit(run, &name))?;
         }
         last.iter().try_for_each(|iteration| self.iteration(number, run, *iteration, "trajectories"))
     }

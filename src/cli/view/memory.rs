@@ -9,7 +9,7 @@ use crate::log::sql::quoted;
 use serde_json::json;
 
 /// Over how many iterations episodes that read an entry are compared with others.
-const COMPARED: u64 = 200;
+pub const COMPARED: u64 = 200;
 
 /// The entries that a memory has after an iteration, and how many it had after each.
 pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
@@ -33,8 +33,14 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     Ok(json!({ "growth": curve(run, node, "entries")?, "entries": within(run, first..=iteration, &entries)? }))
 }
 
+/// The memories that were logged.
+pub fn memories(run: &ServedRun) -> Result<Vec<String>> {
+    let remembers = |id: &String| RunTable::of(run, id).is_ok_and(|table| table.has("change"));
+    Ok(run.manifest()?.info.nodes.iter().map(|node| node.id.clone()).filter(remembers).collect())
+}
+
 /// A table of turns with their retrieved entries: of the training, where it has one.
-fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
+pub fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
     let tables = run.tables()?;
     let names_entries = |name: &str| name == "retrieved" || name.ends_with("_retrieved");
     let manifest = run.manifest()?;
@@ -52,10 +58,8 @@ fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
 /// The iterations when an entry can have been retrieved: the ones when a memory had it, and as many after them as its readers lag behind.
 /// All, where no memory was logged that had it.
 fn known(run: &ServedRun, id: u64) -> Result<(u64, u64)> {
-    let manifest = run.manifest()?;
-    let memories = manifest.info.nodes.iter().filter(|node| RunTable::of(run, &node.id).is_ok_and(|table| table.has("change")));
-    let of = |name: &str| format!("SELECT iteration, change FROM {} WHERE id = {id}", quoted(name));
-    let changes: Vec<String> = memories.map(|node| of(&node.id)).collect();
+    let of = |name: &String| format!("SELECT iteration, change FROM {} WHERE id = {id}", quoted(name));
+    let changes: Vec<String> = memories(run)?.iter().map(of).collect();
     if changes.is_empty() {
         return Ok((0, u64::MAX));
     }
@@ -63,7 +67,7 @@ fn known(run: &ServedRun, id: u64) -> Result<(u64, u64)> {
     let answer = up_to(run, None, &sql)?;
     let row = &answer["rows"][0];
     Ok(match (row[0].as_u64(), row[1].as_u64(), row[2].as_bool()) {
-        (Some(first), Some(last), Some(false)) => (first, last.saturating_add(manifest.info.delay + 1)),
+        (Some(first), Some(last), Some(false)) => (first, last.saturating_add(run.manifest()?.info.delay + 1)),
         (Some(first), _, _) => (first, u64::MAX),
         _ => (0, u64::MAX),
     })

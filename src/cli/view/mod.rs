@@ -1,7 +1,9 @@
 //! `flow view`: runs in the browser. It reads the log alone, so it works beside a run that goes on, and on one that died.
 
 mod answers;
+mod audit;
 mod cells;
+mod clusters;
 mod compare;
 mod curves;
 mod episode;

@@ -1,5 +1,6 @@
 //! The list of runs, and a run at a glance.
 
+use super::clusters;
 use super::experiments::experiments;
 use super::runs::{ServedRun, ServedRuns};
 use super::Answer;
@@ -54,7 +55,7 @@ fn glance(run: &ServedRun) -> Answer {
         values.keys().for_each(|name| *known.entry(name).or_default() += 1);
     }
     let yaml = std::fs::read_to_string(run.run.pipeline()).unwrap_or_default();
-    let graph = run.graph(|| Ok(graph(&pipeline::load(&run.run.pipeline(), &[], &ops::replayed(Default::default()))?)));
+    let graph = drawn(run);
     let committed: Vec<u64> = manifest.committed.iter().map(|iteration| iteration.iteration).collect();
     let tables = run.tables()?;
     let tables: Vec<Value> = tables
@@ -65,8 +66,14 @@ fn glance(run: &ServedRun) -> Answer {
         "folder": run.folder, "info": manifest.info, "state": snapshot, "yaml": yaml, "graph": graph.as_ref().ok(),
         "graph_error": graph.as_ref().err(), "figures": figures, "tables": tables,
         "iterations": { "first": committed.first(), "last": committed.last(), "count": committed.len() },
+        "audits": run.audits()?, "clusters": clusters::nodes(run)?,
         "roles": manifest.info.nodes.iter().map(|node| (node.id.clone(), json!(node.role))).collect::<Map<_, _>>(),
     }))
+}
+
+/// The pipeline of a run as a graph, or why it can't be read.
+pub fn drawn(run: &ServedRun) -> &std::result::Result<Value, String> {
+    run.graph(|| Ok(graph(&pipeline::load(&run.run.pipeline(), &[], &ops::replayed(Default::default()))?)))
 }
 
 /// How a run stands now: what changes while it goes on.

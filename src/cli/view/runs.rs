@@ -28,7 +28,8 @@ pub struct ServedRun {
     pub run: Run,
     pub folder: String,
     manifest: Mutex<Option<(Stamp, Arc<Manifest>)>>,
-    tables: Mutex<Option<Arc<Vec<Table>>>>,
+    /// With the audits that there were then.
+    tables: Mutex<Option<(Vec<String>, Arc<Vec<Table>>)>>,
     pipeline: OnceLock<Option<Arc<Value>>>,
     graph: OnceLock<std::result::Result<Value, String>>,
     overview: Mutex<Option<(Arc<Manifest>, Value)>>,
@@ -37,7 +38,7 @@ pub struct ServedRun {
     pub waiting: Mutex<Option<(Child, ChildStdout)>>,
 }
 
-/// Names, lengths and times of the files that say what is committed.
+/// Names, lengths and times of the files that say what is committed, and of the folders of audits.
 type Stamp = BTreeMap<String, (u64, Option<SystemTime>)>;
 
 /// How deep a folder of runs is searched.
@@ -137,18 +138,27 @@ impl ServedRun {
         Ok(manifest)
     }
 
-    /// The tables that can be asked, with their columns: they stay what they are once an iteration is committed.
+    /// The names of its audits.
+    ///
+    /// # Errors
+    /// If the manifest can't be read.
+    pub fn audits(&self) -> Result<Vec<String>> {
+        Ok(log::audits(&self.run, &self.manifest()?.info))
+    }
+
+    /// The tables that can be asked, with their columns: they stay what they are once an iteration is committed, until the run is audited.
     ///
     /// # Errors
     /// If the log can't be read.
     pub fn tables(&self) -> Result<Arc<Vec<Table>>> {
+        let audits = self.audits()?;
         let mut kept = self.tables.lock();
-        if let Some(tables) = kept.as_ref() {
+        if let Some((_, tables)) = kept.as_ref().filter(|(of, _)| *of == audits) {
             return Ok(tables.clone());
         }
         let tables = Arc::new(log::tables(&self.run)?);
         if !self.manifest()?.committed.is_empty() {
-            *kept = Some(tables.clone());
+            *kept = Some((audits, tables.clone()));
         }
         Ok(tables)
     }
@@ -195,9 +205,12 @@ impl ServedRun {
     }
 }
 
-/// What the files that say what is committed look like from outside.
+/// What the files that say what is committed look like from outside, and the folders of audits.
 fn stamp(root: &Path) -> Stamp {
-    let journal = std::fs::read_dir(root.join("journal")).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = journal.chain([root.join("manifest.json")]).filter_map(|path| Some((path.display().to_string(), path.metadata().ok()?)));
+    let inside = |folder: &str| std::fs::read_dir(root.join(folder)).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = inside("journal")
+        .chain(inside("audit"))
+        .chain([root.join("manifest.json")])
+        .filter_map(|path| Some((path.display().to_string(), path.metadata().ok()?)));
     files.map(|(name, data)| (name, (data.len(), data.modified().ok()))).collect()
 }

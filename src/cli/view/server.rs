@@ -3,7 +3,7 @@
 use super::guard::{Guard, Verdict};
 use super::questions::questions;
 use super::runs::{ServedRun, ServedRuns};
-use super::{compare, curves, episode, iteration, memory, overview, panel, programs, Answer};
+use super::{audit, clusters, compare, curves, episode, iteration, memory, overview, panel, programs, Answer};
 use crate::cli::error::{Error, Result};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{header, HeaderName, HeaderValue, StatusCode};
@@ -158,6 +158,9 @@ fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
         "memory" => memory::memory(run, text(given, "node"), at()?),
         "retrievals" => memory::retrievals(run, text(given, "id")),
         "told" => memory::effects(run, at()?),
+        "clusters" => clusters::clusters(run, text(given, "node"), at()?),
+        "cluster" => clusters::cluster(run, text(given, "node"), at()?, number(given, "id")?),
+        "audit" => audit::audit(run, text(given, "name")),
         "questions" => Ok(questions()),
         "failures" => panel::failures(run),
         "panel" => panel::panel(run, text(given, "node"), at()?),

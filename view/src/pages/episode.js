@@ -27,6 +27,7 @@ export function Episode({ number, run, parts, given }) {
   const { data, error } = useAnswer(`runs/${number}/episode`, { iteration, table, task, sample, from: from || undefined });
   const [find, setFind] = useState("");
   const rows = data ? records(data) : [];
+  const audited = data?.audited ? records(data.audited) : [];
   const key = (row) => `${row.attempt}-${row.turn}-${row.phase}`;
   useEffect(() => {
     const at = rows.findIndex((row) => String(row.turn) === given.turn && (given.attempt === undefined || String(row.attempt) === given.attempt));
@@ -66,7 +67,7 @@ export function Episode({ number, run, parts, given }) {
     <${Legend} by=${BY[by]} largest=${largest} />
     ${!data.texts && html`<p class="quiet">The vocabulary isn't in the run's folder: prompts can't be read as text.</p>`}
     ${rows.map((row, i) => (!find || JSON.stringify([row.observation, row.action, row.response, data.texts?.[i]]).includes(find)) && html`<${Turn} key=${key(row)} table=${table} id=${key(row)} row=${row} texts=${data.texts?.[i]} by=${BY[by]} largest=${largest}
-      numbers=${given.numbers === "1"} number=${number} iteration=${iteration} run=${run} />`)}
+      numbers=${given.numbers === "1"} number=${number} iteration=${iteration} run=${run} audited=${row.phase === "play" ? audited.filter((one) => one.attempt === row.attempt && one.turn === row.turn) : []} />`)}
     ${(from > 0 || data.more) && html`<p>Rows ${from + 1} to ${from + rows.length}${from > 0 && html` · <button onClick=${() => change({ from: Math.max(0, from - PAGE) || "" })}>before</button>`}${data.more && html` · <button onClick=${() => change({ from: from + PAGE })}>after</button>`}</p>`}
     <${Sql} sql=${data.sql} run=${number} />`;
 }

@@ -46,7 +46,7 @@ function Episodes({ number, iteration, given, tick }) {
 }
 
 /** Columns that say nothing in this run. */
-const unknown = (answer) => answer.columns.filter((_, i) => answer.rows.length > 0 && answer.rows.every((row) => row[i] === null));
+export const unknown = (answer) => answer.columns.filter((_, i) => answer.rows.length > 0 && answer.rows.every((row) => row[i] === null));
 
 function Groups({ number, iteration, given, tick }) {
   const by = given.by || "group";

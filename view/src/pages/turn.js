@@ -3,6 +3,7 @@ import { html } from "htm/preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { address, useAnswer } from "../api.js";
 import { Problem, Waiting, records, shown } from "../parts.js";
+import { Audited } from "./audit.js";
 import { arithmetic } from "./group.js";
 
 /** How strong a colour is, from -1 to 1; 0 has none. */
@@ -35,7 +36,7 @@ const Facts = ({ row }) => html`<span class="facts">${typeof row.reward === "num
   ${row.mode && row.mode !== "plain" && html`<span>${row.mode}</span>`}${row.valid === false && html`<span>can't be carried out: ${row.invalid_because}</span>`}
   ${typeof row.used === "string" && row.used !== "yes" && html`<span>not trained on: ${row.used}</span>`}${row.done && html`<span>${row.won ? "won" : "over"}</span>`}</span>`;
 
-function Body({ row, texts, by, largest, numbers, number, iteration, run, table }) {
+function Body({ row, texts, by, largest, numbers, number, iteration, run, table, audited }) {
   return html`${row.observation && texts?.rest !== row.observation && html`<h4>seen</h4><${Long} text=${row.observation} />`}
     ${texts && html`<h4>read</h4><${Shared} row=${row} texts=${texts} number=${number} iteration=${iteration} table=${table} /><${Long} text=${texts.rest} />`}
     <${Told} row=${row} texts=${texts} number=${number} iteration=${iteration} run=${run} />
@@ -47,6 +48,7 @@ function Body({ row, texts, by, largest, numbers, number, iteration, run, table 
     ${row.action && row.action !== row.response && html`<p>done: <code>${row.action}</code></p>`}
     ${row.outcome && html`<h4>then</h4><pre>${row.outcome}</pre>`}
     <${Credit} row=${row} number=${number} iteration=${iteration} />
+    <${Audited} rows=${audited} number=${number} iteration=${iteration} row=${row} />
     <${Uses} number=${number} iteration=${iteration} row=${row} />
     <${More} row=${row} />`;
 }
