@@ -406,9 +406,10 @@ describe("flow view", () => {
     }
     const largest = asked(3).find((row) => entries(3).get(row.cluster)?.size > 0);
     await open(`#/r/${numbers.clustered}/clusters/clusters`, "table button.plain");
+    await picture("clusters");
     await page.locator("button.plain", { hasText: largest.cluster }).click();
     await page.locator("aside table a").first().waitFor();
-    await picture("clusters");
+    assert.equal(await page.locator("aside > pre").innerText(), largest.prototype);
     assert.equal((await cells("founded")).length, Math.min(100, largest.members));
     assert.deepEqual(new Set((await cells("memory")).map((row) => row.id)), entries(3).get(largest.cluster));
     const newest = sql("clustered", `SELECT ${name} FROM clusters WHERE cluster = ${largest.cluster} ORDER BY iteration DESC, task, sample, attempt, turn LIMIT 1`)[0];

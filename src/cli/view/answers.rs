@@ -57,6 +57,15 @@ impl RunTable {
     }
 }
 
+/// The logged nodes whose tables have a column.
+pub fn nodes_with(served: &ServedRun, column: &str) -> Result<Vec<String>> {
+    let manifest = served.manifest()?;
+    let tables = served.tables()?;
+    let has = |table: &&log::Table| table.columns.iter().any(|(name, _)| name == column);
+    let logged = |table: &&log::Table| manifest.info.nodes.iter().any(|node| node.id == table.name);
+    Ok(tables.iter().filter(logged).filter(has).map(|table| table.name.clone()).collect())
+}
+
 /// Asks about one iteration.
 pub fn of_iteration(served: &ServedRun, iteration: u64, sql: &str) -> Answer {
     within(served, iteration..=iteration, sql)

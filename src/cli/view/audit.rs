@@ -40,13 +40,17 @@ pub fn audit(run: &ServedRun, name: &str) -> Answer {
         scaled("audited"),
         MOST + 1
     );
+    let turns = up_to(run, None, &turns)?;
     // Of many turns those with the largest disagreement would show a worse credit than there is.
-    let points = format!("SELECT {TURN}, credit, audited, audited_error {of} ORDER BY hash({TURN}) LIMIT {}", POINTS + 1);
-    Ok(json!({
-        "credit": settings.as_ref().map_or("credit", |settings| settings["credit"].as_str().unwrap_or("credit")), "settings": settings,
-        "figures": Figures::of(&run.run, name)?.json(), "turns": up_to(run, None, &turns)?,
-        "points": cells::table(&points, &log::query(&run.run, &points)?, POINTS)?,
-    }))
+    let points = match turns["more"] == true {
+        true => {
+            let sql = format!("SELECT {TURN}, credit, audited, audited_error {of} ORDER BY hash({TURN}) LIMIT {}", POINTS + 1);
+            cells::table(&sql, &log::query(&run.run, &sql)?, POINTS)?
+        }
+        false => Value::Null,
+    };
+    let credit = settings.as_ref().map_or("credit", |settings| settings["credit"].as_str().unwrap_or("credit"));
+    Ok(json!({ "credit": credit, "figures": Figures::of(&run.run, name)?.json(), "turns": turns, "points": points }))
 }
 
 /// The answers that audits tried at the turns of an iteration's episodes, by task and sample. None for a table whose episodes are not of the

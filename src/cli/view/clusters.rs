@@ -1,8 +1,8 @@
 //! Clusters that last over iterations: those of observations, which a node with `op: cluster` keeps, and those of the entries of a memory with
 //! `per: cluster`, which are its buckets.
 
-use super::answers::{up_to, RunTable, MOST, NAME};
-use super::memory::{memories, readers, COMPARED};
+use super::answers::{nodes_with, up_to, RunTable, MOST, NAME};
+use super::memory::{readers, COMPARED};
 use super::overview::drawn;
 use super::runs::ServedRun;
 use super::Answer;
@@ -14,8 +14,8 @@ use serde_json::{json, Value};
 pub fn nodes(run: &ServedRun) -> Result<Vec<String>> {
     let graph = drawn(run).as_ref().ok().and_then(|graph| graph["nodes"].as_array());
     let by_cluster = |id: &str| graph.into_iter().flatten().any(|node| node["id"] == id && node["with"]["per"] == "cluster");
-    let keeps = |id: &str| RunTable::of(run, id).is_ok_and(|table| table.has("prototype") || (table.has("bucket") && by_cluster(id)));
-    Ok(run.manifest()?.info.nodes.iter().map(|node| node.id.clone()).filter(|id| keeps(id)).collect())
+    let memories = nodes_with(run, "bucket")?.into_iter().filter(|id| by_cluster(id));
+    Ok(nodes_with(run, "prototype")?.into_iter().chain(memories).collect())
 }
 
 /// The table of a node that keeps clusters.
@@ -34,7 +34,7 @@ pub fn clusters(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     let first = (iteration + 1).saturating_sub(COMPARED);
     let of_turns = table.has("prototype");
     let parts = if of_turns { observed(run, &table, iteration)? } else { remembered(&table, iteration) };
-    let entries = if of_turns && !memories(run)?.is_empty() { "coalesce(entries, 0)" } else { "NULL" };
+    let entries = if of_turns && !nodes_with(run, "change")?.is_empty() { "coalesce(entries, 0)" } else { "NULL" };
     let mut told = "NULL".to_owned();
     if let Ok((rows, list)) = readers(run) {
         let turns = format!(
@@ -69,28 +69,32 @@ fn observed(run: &ServedRun, table: &RunTable, iteration: u64) -> Result<String>
         "{}, cluster_founders AS (SELECT cluster, prototype, iteration AS since, task, sample, attempt, turn FROM cluster_rows WHERE prototype <> ''), \
          cluster_sizes AS (SELECT cluster, count(*) AS members FROM cluster_rows GROUP BY cluster), \
          cluster_entries AS (SELECT cluster, count(DISTINCT (memory, id)) AS entries FROM cluster_pool GROUP BY cluster)",
-        pools(run, table, iteration, "")?
+        pools(run, table, iteration, None)?
     ))
 }
 
-/// The rows of clusters of observations up to an iteration, and the entries of each that are still there; `more` are columns of an entry.
-fn pools(run: &ServedRun, table: &RunTable, iteration: u64, more: &str) -> Result<String> {
+/// The rows of the clusters of observations up to an iteration, and the entries of each that are still there; of one cluster with their texts.
+fn pools(run: &ServedRun, table: &RunTable, iteration: u64, one: Option<u64>) -> Result<String> {
+    let (which, text) = match one {
+        Some(id) => (format!("cluster = {id}"), ", arg_max(text, iteration) AS text"),
+        None => ("cluster <> 0".into(), ""),
+    };
     let entries = |memory: &String| {
         format!(
             "SELECT {} AS memory, id, any_value(source) AS source, any_value(task) AS task, any_value(sample) AS sample, \
-             any_value(attempt) AS attempt, any_value(turn) AS turn{more} FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0",
+             any_value(attempt) AS attempt, any_value(turn) AS turn{text} FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0",
             literal(memory),
             quoted(memory)
         )
     };
-    let mut all: Vec<String> = memories(run)?.iter().map(entries).collect();
+    let mut all: Vec<String> = nodes_with(run, "change")?.iter().map(entries).collect();
     if all.is_empty() {
         all.push(
             "SELECT '' AS memory, 0 AS id, 0 AS source, '' AS task, 0 AS sample, 0 AS attempt, 0 AS turn, '' AS text WHERE false".into(),
         );
     }
     Ok(format!(
-        "cluster_rows AS (SELECT iteration, {NAME}, cluster, prototype, linked FROM {} WHERE iteration <= {iteration} AND cluster <> 0), \
+        "cluster_rows AS (SELECT iteration, {NAME}, cluster, prototype, linked FROM {} WHERE iteration <= {iteration} AND {which}), \
          cluster_memory AS ({}), \
          cluster_pool AS (SELECT cluster, memory, id, false AS linked FROM cluster_memory e JOIN cluster_rows r ON r.iteration = e.source \
          AND r.task = e.task AND r.sample = e.sample AND r.attempt = e.attempt AND r.turn = e.turn UNION ALL \
@@ -127,15 +131,15 @@ pub fn cluster(run: &ServedRun, node: &str, iteration: u64, id: u64) -> Answer {
         return Ok(json!({ "members": up_to(run, Some(iteration), &members)?, "entries": Value::Null }));
     }
     let members = format!(
-        "SELECT iteration, {NAME}, prototype <> '' AS founded, len(linked) AS linked FROM {} \
+        "SELECT iteration, task, sample, attempt, turn, prototype <> '' AS founded, len(linked) AS linked FROM {} \
          WHERE cluster = {id} AND iteration <= {iteration} ORDER BY iteration DESC, {NAME} LIMIT {}",
         table.name,
         MOST + 1
     );
     let entries = format!(
         "WITH {} SELECT memory, id, any_value(text) AS text, bool_and(linked) AS linked FROM cluster_pool JOIN cluster_memory USING (memory, id) \
-         WHERE cluster = {id} GROUP BY memory, id ORDER BY memory, id LIMIT {}",
-        pools(run, &table, iteration, ", arg_max(text, iteration) AS text")?,
+         GROUP BY memory, id ORDER BY memory, id LIMIT {}",
+        pools(run, &table, iteration, Some(id))?,
         MOST + 1
     );
     Ok(json!({ "members": up_to(run, Some(iteration), &members)?, "entries": up_to(run, Some(iteration), &entries)? }))

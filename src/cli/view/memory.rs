@@ -1,6 +1,6 @@
 //! A memory: its growth, its entries as of an iteration, the turns that read them, and what became of their episodes.
 
-use super::answers::{up_to, within, RunTable, MOST, NAME};
+use super::answers::{nodes_with, up_to, within, RunTable, MOST, NAME};
 use super::curves::curve;
 use super::runs::ServedRun;
 use super::Answer;
@@ -33,12 +33,6 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     Ok(json!({ "growth": curve(run, node, "entries")?, "entries": within(run, first..=iteration, &entries)? }))
 }
 
-/// The memories that were logged.
-pub fn memories(run: &ServedRun) -> Result<Vec<String>> {
-    let remembers = |id: &String| RunTable::of(run, id).is_ok_and(|table| table.has("change"));
-    Ok(run.manifest()?.info.nodes.iter().map(|node| node.id.clone()).filter(remembers).collect())
-}
-
 /// A table of turns with their retrieved entries: of the training, where it has one.
 pub fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
     let tables = run.tables()?;
@@ -59,7 +53,7 @@ pub fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
 /// All, where no memory was logged that had it.
 fn known(run: &ServedRun, id: u64) -> Result<(u64, u64)> {
     let of = |name: &String| format!("SELECT iteration, change FROM {} WHERE id = {id}", quoted(name));
-    let changes: Vec<String> = memories(run)?.iter().map(of).collect();
+    let changes: Vec<String> = nodes_with(run, "change")?.iter().map(of).collect();
     if changes.is_empty() {
         return Ok((0, u64::MAX));
     }

@@ -8,7 +8,7 @@ use crate::log::{self, Lock, Manifest, Run, Status, Table};
 use crate::pipeline::contents;
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -28,11 +28,11 @@ pub struct ServedRun {
     pub run: Run,
     pub folder: String,
     manifest: Mutex<Option<(Stamp, Arc<Manifest>)>>,
-    /// With the audits that there were then.
-    tables: Mutex<Option<(Vec<String>, Arc<Vec<Table>>)>>,
+    tables: Mutex<Option<AuditedTables>>,
     pipeline: OnceLock<Option<Arc<Value>>>,
     graph: OnceLock<std::result::Result<Value, String>>,
     overview: Mutex<Option<(Arc<Manifest>, Value)>>,
+    kept: Mutex<VecDeque<KeptAnswer>>,
     vocabularies: OnceLock<Vocabularies>,
     /// A process that waits for a question.
     pub waiting: Mutex<Option<(Child, ChildStdout)>>,
@@ -40,6 +40,15 @@ pub struct ServedRun {
 
 /// Names, lengths and times of the files that say what is committed, and of the folders of audits.
 type Stamp = BTreeMap<String, (u64, Option<SystemTime>)>;
+
+/// The tables, and the audits that there were when they were listed.
+type AuditedTables = (Vec<String>, Arc<Vec<Table>>);
+
+/// What was committed, a question that reads much, and its answer.
+type KeptAnswer = (Arc<Manifest>, String, Value);
+
+/// How many answers that read much are kept of a run.
+const KEPT: usize = 8;
 
 /// How deep a folder of runs is searched.
 const DEPTH: usize = 3;
@@ -118,6 +127,7 @@ impl ServedRun {
             pipeline: OnceLock::new(),
             graph: OnceLock::new(),
             overview: Mutex::default(),
+            kept: Mutex::default(),
             vocabularies: OnceLock::new(),
             waiting: Mutex::default(),
         }
@@ -192,6 +202,24 @@ impl ServedRun {
         let overview = make()?;
         *kept = (manifest.status != Status::Running).then(|| (manifest, overview.clone()));
         Ok(overview)
+    }
+
+    /// The answer to a question that reads much: kept while nothing more is committed, and with it the last few others.
+    ///
+    /// # Errors
+    /// If the manifest can't be read, or `make` fails.
+    pub fn kept(&self, question: String, make: impl FnOnce() -> Result<Value>) -> Result<Value> {
+        let manifest = self.manifest()?;
+        let same = |(of, other, _): &&KeptAnswer| Arc::ptr_eq(of, &manifest) && *other == question;
+        if let Some((.., answer)) = self.kept.lock().iter().find(same) {
+            return Ok(answer.clone());
+        }
+        let answer = make()?;
+        let mut kept = self.kept.lock();
+        kept.retain(|(of, ..)| Arc::ptr_eq(of, &manifest));
+        kept.truncate(KEPT - 1);
+        kept.push_front((manifest, question, answer.clone()));
+        Ok(answer)
     }
 
     /// Its pipeline as a graph, drawn once, since a pipeline never changes.

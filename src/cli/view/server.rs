@@ -158,9 +158,12 @@ fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
         "memory" => memory::memory(run, text(given, "node"), at()?),
         "retrievals" => memory::retrievals(run, text(given, "id")),
         "told" => memory::effects(run, at()?),
-        "clusters" => clusters::clusters(run, text(given, "node"), at()?),
+        "clusters" => {
+            let (node, at) = (text(given, "node"), at()?);
+            run.kept(format!("clusters {node} {at}"), || clusters::clusters(run, node, at))
+        }
         "cluster" => clusters::cluster(run, text(given, "node"), at()?, number(given, "id")?),
-        "audit" => audit::audit(run, text(given, "name")),
+        "audit" => run.kept(format!("audit {}", text(given, "name")), || audit::audit(run, text(given, "name"))),
         "questions" => Ok(questions()),
         "failures" => panel::failures(run),
         "panel" => panel::panel(run, text(given, "node"), at()?),
