@@ -44,7 +44,7 @@ type Stamp = BTreeMap<String, (u64, Option<SystemTime>)>;
 /// The tables, and the audits that there were when they were listed.
 type AuditedTables = (Vec<String>, Arc<Vec<Table>>);
 
-/// What was committed, a question that reads much, and its answer.
+/// The manifest at that time, a question that reads much, and its answer.
 type KeptAnswer = (Arc<Manifest>, String, Value);
 
 /// How many answers that read much are kept of a run.

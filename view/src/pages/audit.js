@@ -43,7 +43,7 @@ function Found({ number, name, chosen, tick }) {
     <${Answer} answer=${data.turns} run=${number} cells=${cells} hide=${records(data.turns).some((row) => row.attempt > 0) ? [] : ["attempt"]} />`;
 }
 
-/** What `flow audit` prints. */
+/** The figures that `flow audit` prints. */
 function Summary({ figures, credit }) {
   const line = (figure, interval, scale, about) => ({ figure, value: interval && scale * interval.value, low: interval && scale * interval.low, high: interval && scale * interval.high, about: interval ? about : "nothing to compare" });
   const rows = [
@@ -56,7 +56,7 @@ function Summary({ figures, credit }) {
     <${Table} columns=${["figure", "value", "low", "high", "about"]} rows=${rows} />`;
 }
 
-/** What audits say of one turn: each tried answer with its worth. */
+/** The audits of one turn: each tried answer with its worth. */
 export function Audited({ rows, number, iteration, row }) {
   return [...new Set(rows.map((one) => one.audit))].map((name) => {
     const tried = rows.filter((one) => one.audit === name);
