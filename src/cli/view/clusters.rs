@@ -35,26 +35,27 @@ pub fn clusters(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     let of_turns = table.has("prototype");
     let parts = if of_turns { observed(run, &table, iteration)? } else { remembered(&table, iteration) };
     let entries = if of_turns && !nodes_with(run, "change")?.is_empty() { "coalesce(entries, 0)" } else { "NULL" };
-    let mut told = "NULL".to_owned();
+    let (mut told, mut turns) = ("NULL", String::new());
     if let Ok((rows, list)) = readers(run) {
-        let turns = format!(
+        let given = format!(
             "SELECT iteration, {NAME}, {list} AS list FROM {} WHERE iteration BETWEEN {first} AND {iteration} AND len({list}) > 0",
             rows.name
         );
-        let by_cluster = match of_turns {
-            true => format!("SELECT cluster, iteration, {NAME} FROM ({turns}) JOIN cluster_rows USING (iteration, {NAME})"),
-            false => format!(
-                "SELECT DISTINCT cluster, t.iteration, {} FROM (SELECT *, unnest(list) AS id FROM ({turns})) t \
-                 JOIN (SELECT DISTINCT id, cluster FROM cluster_rows) USING (id)",
-                NAME.split(", ").map(|column| format!("t.{column}")).collect::<Vec<_>>().join(", ")
-            ),
+        let of_cluster = match of_turns {
+            true => format!("({given}) JOIN cluster_rows USING (iteration, {NAME})"),
+            false => {
+                format!("(SELECT *, unnest(list) AS id FROM ({given})) JOIN (SELECT DISTINCT id, cluster FROM cluster_rows) USING (id)")
+            }
         };
-        told = format!("coalesce((SELECT count(*) FROM ({by_cluster}) turns WHERE turns.cluster = f.cluster), 0)");
+        turns = format!(
+            " LEFT JOIN (SELECT cluster, count(*) AS told FROM (SELECT DISTINCT cluster, iteration, {NAME} FROM {of_cluster}) GROUP BY cluster) USING (cluster)"
+        );
+        told = "coalesce(told, 0)";
     }
     let sql = format!(
-        "WITH {parts} SELECT f.cluster, prototype, coalesce(members, 0) AS members, {told} AS told, {entries} AS entries, since, task, sample, \
-         attempt, turn FROM cluster_founders f LEFT JOIN cluster_sizes USING (cluster) LEFT JOIN cluster_entries USING (cluster) \
-         ORDER BY members DESC, since, f.cluster LIMIT {}",
+        "WITH {parts} SELECT cluster, prototype, coalesce(members, 0) AS members, {told} AS told, {entries} AS entries, since, task, sample, \
+         attempt, turn FROM cluster_founders LEFT JOIN cluster_sizes USING (cluster) LEFT JOIN cluster_entries USING (cluster){turns} \
+         ORDER BY members DESC, since, cluster LIMIT {}",
         MOST + 1
     );
     let mut answer = up_to(run, Some(iteration), &sql)?;
@@ -94,8 +95,8 @@ fn pools(run: &ServedRun, table: &RunTable, iteration: u64, one: Option<u64>) ->
         );
     }
     Ok(format!(
-        "cluster_rows AS (SELECT iteration, {NAME}, cluster, prototype, linked FROM {} WHERE iteration <= {iteration} AND {which}), \
-         cluster_memory AS ({}), \
+        "cluster_rows AS MATERIALIZED (SELECT iteration, {NAME}, cluster, prototype, linked FROM {} WHERE iteration <= {iteration} AND {which}), \
+         cluster_memory AS MATERIALIZED ({}), \
          cluster_pool AS (SELECT cluster, memory, id, false AS linked FROM cluster_memory e JOIN cluster_rows r ON r.iteration = e.source \
          AND r.task = e.task AND r.sample = e.sample AND r.attempt = e.attempt AND r.turn = e.turn UNION ALL \
          SELECT cluster, memory, id, true FROM (SELECT cluster, unnest(linked) AS id FROM cluster_rows) JOIN cluster_memory USING (id))",
@@ -107,7 +108,7 @@ fn pools(run: &ServedRun, table: &RunTable, iteration: u64, one: Option<u64>) ->
 /// The clusters of a memory, whose members are the entries that are still there. A cluster has the name of the entry that founded it.
 fn remembered(table: &RunTable, iteration: u64) -> String {
     format!(
-        "cluster_rows AS (SELECT bucket AS cluster, * FROM {} WHERE iteration <= {iteration}), \
+        "cluster_rows AS MATERIALIZED (SELECT bucket AS cluster, id, change, key, source, task, sample, attempt, turn FROM {} WHERE iteration <= {iteration}), \
          cluster_founders AS (SELECT cluster, any_value(key) AS prototype, min(source) AS since, any_value(task) AS task, any_value(sample) AS sample, \
          any_value(attempt) AS attempt, any_value(turn) AS turn FROM cluster_rows WHERE id = cluster GROUP BY cluster), \
          cluster_sizes AS (SELECT cluster, count(*) AS members FROM \

@@ -162,7 +162,10 @@ fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
             let (node, at) = (text(given, "node"), at()?);
             run.kept(format!("clusters {node} {at}"), || clusters::clusters(run, node, at))
         }
-        "cluster" => clusters::cluster(run, text(given, "node"), at()?, number(given, "id")?),
+        "cluster" => {
+            let (node, at, id) = (text(given, "node"), at()?, number(given, "id")?);
+            run.kept(format!("cluster {node} {at} {id}"), || clusters::cluster(run, node, at, id))
+        }
         "audit" => run.kept(format!("audit {}", text(given, "name")), || audit::audit(run, text(given, "name"))),
         "questions" => Ok(questions()),
         "failures" => panel::failures(run),

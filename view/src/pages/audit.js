@@ -32,10 +32,10 @@ function Found({ number, name, chosen, tick }) {
     disagreement: (value, row) => html`<button class="plain" onClick=${() => { change({ turn: named(row) }); scrollTo({ top: 0 }); }}>${shown(value)}</button>`,
   };
   return html`<${Summary} figures=${figures} credit=${credit} />
-    ${drawn.length > 0 && html`<div class="curves"><figure><${Scatter} title=${`${credit} of turns against what they were worth`} labels=${[credit, "audited"]} points=${drawn} chosen=${chosen} onPoint=${(turn) => change({ turn })} />
+    ${drawn.length > 0 && html`<div class="curves"><figure><${Scatter} title="turn by turn" labels=${[credit, "audited worth"]} points=${drawn} chosen=${chosen} onPoint=${(turn) => change({ turn })} />
       <p class="quiet">With 95% intervals. A click chooses the nearest turn.${part.more && ` ${part.rows.length} of ${figures.turns} turns are drawn, at random.`}</p>
       ${own && html`<p class="box">Chosen: <a href=${episode(number, own.iteration, own)}>${own.task}</a>, iteration ${own.iteration}, sample ${own.sample}, turn ${own.turn}: ${credit} ${shown(own.credit)}, audited ${shown(own.audited)} (standard error ${shown(own.audited_error)})</p>`}</figure>
-      <figure><${Scatter} title="by size of credit: means" labels=${[credit, "audited"]} points=${figures.by_size.map((part, i) => ({ x: part.credit, y: part.audited, low: part.low, high: part.high, name: String(i) }))} />
+      <figure><${Scatter} title="by size of credit: means" labels=${[credit, "audited worth"]} points=${figures.by_size.map((part, i) => ({ x: part.credit, y: part.audited, low: part.low, high: part.high, name: String(i) }))} />
       <${Table} columns=${["mean_credit", "mean_audited", "low", "high"]} rows=${figures.by_size.map((part) => ({ mean_credit: part.credit, mean_audited: part.audited, low: part.low, high: part.high }))} /></figure></div>`}
     ${Object.keys(figures.refused).length > 0 && html`<h2>Turns that were not restored</h2><${Table} columns=${["reason", "turns"]} rows=${Object.entries(figures.refused).map(([reason, turns]) => ({ reason, turns }))} />`}
     <h2>Turns, by disagreement</h2><p class="quiet prose">The disagreement is the distance between credit and audited worth, each divided by its root mean square over these turns, because their scales differ.
