@@ -21,7 +21,7 @@ pub fn number(text: &str) -> Option<&str> {
     let point = digit - usize::from(text[..digit].ends_with('.'));
     let minus = text[..point].ends_with('-') && !text[..point - 1].ends_with(|c: char| c.is_alphanumeric());
     let start = point - usize::from(minus);
-    // A dash that stands apart, or is none of the keyboard's.
+    // A dash that stands apart, or isn't a keyboard's.
     let dash = |c: char| c == '-' || ('\u{2010}'..='\u{2015}').contains(&c) || c == '\u{2212}';
     let unclear = text[..start].trim_end().ends_with(dash) && !text[..start].ends_with('-');
     let rest = &text[digit..];
