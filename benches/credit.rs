@@ -1,10 +1,10 @@
 //! Group and advantage on 1,000,000 rows: `flow::credit`, plain Python loops, and SQL in DuckDB, on the same rows.
 //!
 //! What is timed, in each: from the columns in memory to visitation depth, group by (task, state, visitation depth)
-//! with its size, discounted return, baseline, scale and advantage of every row, in memory. Loading and checking aren't.
-//! Ours is what the operators `group` and `advantage` run (`flow::credit::rows`): columns of rows sorted by name in, the same rows with
-//! further columns out.
-//! `flow::credit` gets one thread and then two, DuckDB two. Medians; all advantages must agree to 1e-4.
+//! with its size, discounted return, baseline, scale and advantage of every row, in memory. Loading and checking
+//! aren't. Ours is what the operators `group` and `advantage` run (`flow::credit::rows`): columns of rows sorted by
+//! name in, the same rows with further columns out. `flow::credit` gets one thread and then two, DuckDB two. Medians;
+//! all advantages must agree to 1e-4.
 
 mod walks;
 

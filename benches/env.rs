@@ -1,5 +1,6 @@
-//! Steps of the native games, each against its Python counterpart: text in and text out where the peer knows text, the bare game
-//! where it doesn't. Both sides play random actions on rooms made beforehand; the making of rooms is measured apart.
+//! Steps of the native games, each against its Python counterpart: text in and text out where the peer knows text, the
+//! bare game where it doesn't. Both sides play random actions on rooms made beforehand; the making of rooms is measured
+//! apart.
 //!
 //! `cargo bench --bench env`
 

@@ -1,6 +1,7 @@
-//! A log that grows: `cargo bench --bench log [-- ITERATIONS]` commits a run of that many small iterations (20,000) with five logged nodes,
-//! and prints what its first and last hundred commits took, what questions about one iteration and about all rows take, beside the same rows
-//! in one file a node, and what going on with it takes. `TMPDIR` says where it writes.
+//! A log that grows: `cargo bench --bench log [-- ITERATIONS]` commits a run of that many small iterations (20,000)
+//! with five logged nodes, and prints what its first and last hundred commits took, what questions about one iteration
+//! and about all rows take, beside the same rows in one file a node, and what going on with it takes. `TMPDIR` says
+//! where it writes.
 
 #[path = "../tests/shared/logged.rs"]
 mod logged;

@@ -1,5 +1,6 @@
-//! Log bytes a row against JSON lines: `cargo bench --bench log_bytes -- RUN` reads a run's committed rows, writes the same rows
-//! as JSON lines in memory, and prints both sizes by node. The log's size counts whole Parquet files, footers with them.
+//! Log bytes a row against JSON lines: `cargo bench --bench log_bytes -- RUN` reads a run's committed rows, writes the
+//! same rows as JSON lines in memory, and prints both sizes by node. The log's size counts whole Parquet files, footers
+//! with them.
 
 use flow::log::{read, LogError, Run};
 use std::path::Path;

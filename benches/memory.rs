@@ -1,8 +1,9 @@
 //! A memory: what it costs to find entries, and to keep the best as a million rows come.
 //!
-//! A query of 1,000 entries of 384 numbers, beside libtorch's product of the same matrix and vector (f32, one thread each). Then the best
-//! 100 of each of 1,000 tasks while 1,000 iterations bring 1,000 rows each: the operator `memory-update`, whole, from rows to changes,
-//! beside DuckDB asked for them anew from all rows so far (`qualify row_number() over (...) <= 100`), at some of the iterations.
+//! A query of 1,000 entries of 384 numbers, beside libtorch's product of the same matrix and vector (f32, one thread
+//! each). Then the best 100 of each of 1,000 tasks while 1,000 iterations bring 1,000 rows each: the operator
+//! `memory-update`, whole, from rows to changes, beside DuckDB asked for them anew from all rows so far
+//! (`qualify row_number() over (...) <= 100`), at some of the iterations.
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
 use flow::dataflow::feed::{Feed, Feeds};

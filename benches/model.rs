@@ -1,16 +1,20 @@
-//! A published model against `transformers` and PEFT reading the same file: tokens a second of prefill, of decoding at several batch sizes and
-//! of a training step with LoRA, and the most memory that each side took. Two threads each (`BENCH_THREADS` sets another number).
+//! A published model against `transformers` and PEFT reading the same file: tokens a second of prefill, of decoding at
+//! several batch sizes and of a training step with LoRA, and the most memory that each side took. Two threads each
+//! (`BENCH_THREADS` sets another number).
 //!
 //! `flow model fetch smollm2-135m-instruct; make .venv-parity/made-from; BENCH_PYTHON=.venv-parity/bin/python cargo bench --bench model`
 //!
-//! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use as well, one thread each and
-//! `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most. `BENCH_DTYPE=bf16` computes both sides in bf16,
-//! `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32` computes it row by row: then what writes has an adapter, too. `BENCH_ACT=int8` or `f32`
-//! has what writes act row by row, of a model that is trained whole; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against
-//! llama.cpp, in the cases that don't learn.
+//! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use
+//! as well, one thread each and `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most.
+//! `BENCH_DTYPE=bf16` computes both sides in bf16, `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32`
+//! computes it row by row: then what writes has an adapter, too. `BENCH_ACT=int8` or `f32` has what writes act row by
+//! row, of a model that is trained whole; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py
+//! does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against llama.cpp, in the cases that don't
+//! learn.
 //!
-//! Long rows are measured where they are named, one a process, because the memory that is told is the most that the process has had:
-//! `cargo bench --bench model -- 'one row of 1031'`, `'one row of 2031'`, `'one row of 4031'`, `'one row of 8000'`, `'128 samples of one prompt'`. `BENCH_ALONE=1` leaves the peer out.
+//! Long rows are measured where they are named, one a process, because the memory that is told is the most that the
+//! process has had: `cargo bench --bench model -- 'one row of 1031'`, `'one row of 2031'`, `'one row of 4031'`,
+//! `'one row of 8000'`, `'128 samples of one prompt'`. `BENCH_ALONE=1` leaves the peer out.
 
 mod clock;
 mod peer;
@@ -59,7 +63,8 @@ fn write(policy: &Policy, model: &str, random: &mut Random, prompts: Vec<Vec<u32
     Ok((start.seconds(), replies.iter().map(|reply| reply.tokens.len()).sum()))
 }
 
-/// Seconds of one update of the adapters from `rows` rows of `tokens` tokens, of which `samples` in a row share their prompt.
+/// Seconds of one update of the adapters from `rows` rows of `tokens` tokens, of which `samples` in a row share their
+/// prompt.
 fn learn(policy: &Policy, random: &mut Random, vocab: usize, (rows, tokens, samples): (usize, usize, usize)) -> Result<f64, Failed> {
     let row = |prompt: Vec<u32>, response: Vec<u32>| {
         let logprobs = vec![-10.0; response.len()];
@@ -84,8 +89,8 @@ fn memory() -> f64 {
     line.trim().trim_end_matches("kB").trim().parse::<f64>().unwrap_or_default() / 1024.0
 }
 
-/// A case: its name, what the peer calls it, rows, tokens of a prompt (of a row that is learnt from), tokens that are written, rows of one
-/// prompt.
+/// A case: its name, what the peer calls it, rows, tokens of a prompt (of a row that is learnt from), tokens that are
+/// written, rows of one prompt.
 type Case = (String, &'static str, usize, usize, usize, usize);
 
 fn cases(scale: &Scale) -> Vec<Case> {

@@ -1,7 +1,9 @@
-//! The policy against the same transformer in eager PyTorch on the same libtorch: rows a second of generation and of updates, two
-//! threads each (`BENCH_THREADS` sets another number). Every prompt is a different one, so nothing is gained by prompts that rows share.
+//! The policy against the same transformer in eager PyTorch on the same libtorch: rows a second of generation and of
+//! updates, two threads each (`BENCH_THREADS` sets another number). Every prompt is a different one, so nothing is
+//! gained by prompts that rows share.
 //!
-//! `cargo bench --bench policy`; `BENCH_ACT=int8` or `f32` has our side act row by row, and `BENCH_CLOCK=cpu` counts seconds of the processor.
+//! `cargo bench --bench policy`; `BENCH_ACT=int8` or `f32` has our side act row by row, and `BENCH_CLOCK=cpu` counts
+//! seconds of the processor.
 
 mod clock;
 mod peer;

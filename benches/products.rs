@@ -1,8 +1,8 @@
 //! Products of 8 bits beside the library's on the same machine: oneDNN's, as `torch._int_mm` calls it, and its product
 //! in f32. One thread each.
 //!
-//! `cargo bench --bench products`; `-- 1536` measures the matrices alone whose sizes hold that. `FLOW_ISA` names a lesser
-//! set of instructions, to which oneDNN is held as well.
+//! `cargo bench --bench products`; `-- 1536` measures the matrices alone whose sizes hold that. `FLOW_ISA` names a
+//! lesser set of instructions, to which oneDNN is held as well.
 //!
 //! Ours has a scale for each 64 inputs multiplied in, and gives f32; the library's gives whole sums alone. It is asked
 //! twice, for a matrix that lies by inputs and one that lies by outputs, and the faster one counts. "With rounding" has

@@ -1,5 +1,6 @@
-//! What a list of 1, 30 and 300 actions costs a turn, of a policy that draws one of them and of one that weighs each beside a critic; and what
-//! weighing costs row by row, each row with the whole list, where nothing but a pass is shared. Seconds of the processor with `BENCH_CLOCK=cpu`.
+//! What a list of 1, 30 and 300 actions costs a turn, of a policy that draws one of them and of one that weighs each
+//! beside a critic; and what weighing costs row by row, each row with the whole list, where nothing but a pass is
+//! shared. Seconds of the processor with `BENCH_CLOCK=cpu`.
 //!
 //! `cargo bench --bench rank`
 
@@ -19,7 +20,8 @@ const RUNS: usize = 3;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// New prompts, so that nothing of them was read before, each with a list of `actions` actions that begin with one of eight tokens.
+/// New prompts, so that nothing of them was read before, each with a list of `actions` actions that begin with one of
+/// eight tokens.
 fn requests(random: &mut Random, actions: usize) -> Vec<Request> {
     let mut tokens = |count: usize, among: usize| (0..count).map(|_| (40 + random.below(among)) as u32).collect::<Vec<_>>();
     let action = |tokens: &mut dyn FnMut(usize, usize) -> Vec<u32>| [tokens(1, 8), tokens(ACTION - 1, 200), vec![END]].concat();

@@ -1,7 +1,8 @@
-//! What a turn is told step by step (SLEA-RL, section 3.3): a cluster for each of 128 observations among 500 clusters, and two strategies of it among
-//! 300 entries, as an agent's context finds them while episodes are played; by hashed words, and by the share of characters that match. Half of the
-//! observations are new wordings, half were seen before. Beside it Python's difflib in the same run, asked for the first of the same 500
-//! prototypes that is alike at 0.85, with the bounds that its documentation advises. One thread each.
+//! What a turn is told step by step (SLEA-RL, section 3.3): a cluster for each of 128 observations among 500 clusters,
+//! and two strategies of it among 300 entries, as an agent's context finds them while episodes are played; by hashed
+//! words, and by the share of characters that match. Half of the observations are new wordings, half were seen before.
+//! Beside it Python's difflib in the same run, asked for the first of the same 500 prototypes that is alike at 0.85,
+//! with the bounds that its documentation advises. One thread each.
 
 use arrow::array::{ArrayRef, ListBuilder, RecordBatch, StringArray, UInt32Array, UInt64Array, UInt64Builder};
 use arrow::datatypes::{DataType, Field};

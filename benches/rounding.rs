@@ -1,10 +1,11 @@
-//! What rounding a base to 8 bits costs: on text the loss and the divergence from f32, what thirty steps of adapters learn on either, and what an
-//! adapter that was learnt on the rounded base says on the base as it was.
+//! What rounding a base to 8 bits costs: on text the loss and the divergence from f32, what thirty steps of adapters
+//! learn on either, and what an adapter that was learnt on the rounded base says on the base as it was.
 //!
 //! `flow model fetch smollm2-135m-instruct; cargo bench --bench rounding -- docs/*.md`
 //!
-//! Rows are the text's tokens, 96 at a time, of which 32 drawn ones are held out; a step takes 16. `FLOW_MODEL` names another model, `BENCH_THREADS`
-//! another number of threads than 2, `BENCH_STEPS` of steps than 30, and `BENCH_BASE` (`f32`, `int8`) one of the two alone.
+//! Rows are the text's tokens, 96 at a time, of which 32 drawn ones are held out; a step takes 16. `FLOW_MODEL` names
+//! another model, `BENCH_THREADS` another number of threads than 2, `BENCH_STEPS` of steps than 30, and `BENCH_BASE`
+//! (`f32`, `int8`) one of the two alone.
 
 use flow::policy::{
     Base, Example, LoadModel, LoraSettings, ModelSettings, Objective, Policy, PolicyError, Request, Sampling, UpdateSettings,
@@ -44,8 +45,9 @@ fn loss(policy: &Policy, rows: &[Vec<u32>]) -> Result<f64, PolicyError> {
     Ok(-all.iter().map(|&x| f64::from(x)).sum::<f64>() / all.len() as f64)
 }
 
-/// The divergence of `other` from `one`, in nats a token, over what `one` writes behind the beginnings of `rows`, with its standard error; and the
-/// mean distance of log-probabilities. Of each token r - 1 - ln r for the ratio r of the two chances, whose mean is the divergence.
+/// The divergence of `other` from `one`, in nats a token, over what `one` writes behind the beginnings of `rows`, with
+/// its standard error; and the mean distance of log-probabilities. Of each token r - 1 - ln r for the ratio r of the
+/// two chances, whose mean is the divergence.
 fn divergence(one: &Policy, other: &Policy, rows: &[Vec<u32>]) -> Result<(f64, f64, f64), PolicyError> {
     let prompts = || rows.iter().cycle().take(ANSWERS).map(|row| row[..TOKENS / 2].to_vec());
     let requests =

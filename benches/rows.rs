@@ -1,10 +1,10 @@
-//! What it costs to carry an iteration's rows from the last attempt to the update: LaMer's credit (reward, two groups, two advantages,
-//! combine), run by the product's own engine and operators on rows that are fed in place of the loop's.
+//! What it costs to carry an iteration's rows from the last attempt to the update: LaMer's credit (reward, two groups,
+//! two advantages, combine), run by the product's own engine and operators on rows that are fed in place of the loop's.
 //!
-//! 16 tasks of 8 samples and up to three attempts of seven turns, a reflection after each failure. The rows come as the loop gives them: a
-//! batch for each attempt's turns and for each attempt's reflections. Bytes are those that all threads asked of the allocator, so every
-//! copy of a column is counted, and so is every column that is made; the rows that are fed stay where they are and count once, before
-//! the clock starts.
+//! 16 tasks of 8 samples and up to three attempts of seven turns, a reflection after each failure. The rows come as the
+//! loop gives them: a batch for each attempt's turns and for each attempt's reflections. Bytes are those that all
+//! threads asked of the allocator, so every copy of a column is counted, and so is every column that is made; the rows
+//! that are fed stay where they are and count once, before the clock starts.
 //!
 //! `cargo bench --bench rows`
 

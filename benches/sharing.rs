@@ -1,10 +1,12 @@
-//! What it is worth that no token is computed twice: the same rows with what they share and, each marked as one of its own, without it. GRPO's
-//! samples of a long prompt, and episodes told as one conversation; seconds of generation and of the update, and how many tokens were computed
-//! for each one that there was. A new model of the default sizes, one thread (`BENCH_THREADS` sets another number).
+//! What it is worth that no token is computed twice: the same rows with what they share and, each marked as one of its
+//! own, without it. GRPO's samples of a long prompt, and episodes told as one conversation; seconds of generation and
+//! of the update, and how many tokens were computed for each one that there was. A new model of the default sizes, one
+//! thread (`BENCH_THREADS` sets another number).
 //!
-//! `cargo bench --bench sharing`, or `cargo bench --bench sharing -- conversations` for the cases alone whose names hold that. `FLOW_MODEL=FILE.gguf`
-//! measures a published model with an adapter in place of the new one, its base as `BENCH_BASE` says (`int8`, `f32`). `BENCH_ALONE=1` leaves out
-//! the rows that share nothing, and the first round, which warms up: what is computed for each token is the same in every round.
+//! `cargo bench --bench sharing`, or `cargo bench --bench sharing -- conversations` for the cases alone whose names
+//! hold that. `FLOW_MODEL=FILE.gguf` measures a published model with an adapter in place of the new one, its base as
+//! `BENCH_BASE` says (`int8`, `f32`). `BENCH_ALONE=1` leaves out the rows that share nothing, and the first round,
+//! which warms up: what is computed for each token is the same in every round.
 
 mod clock;
 
@@ -15,8 +17,8 @@ use std::collections::BTreeMap;
 
 /// Tokens that texts are made of here.
 const VOCAB: usize = 250;
-/// GRPO: tasks, samples of each, and for each case the tokens of a prompt and of an answer. The second and third have the proportions of which others have
-/// published what sharing gains (16,000 and 1,000 tokens, 8,000 and 4,000).
+/// GRPO: tasks, samples of each, and for each case the tokens of a prompt and of an answer. The second and third have
+/// the proportions of which others have published what sharing gains (16,000 and 1,000 tokens, 8,000 and 4,000).
 const TASKS: usize = 4;
 const SAMPLES: usize = 8;
 const GRPO: [(usize, usize); 3] = [(1000, 32), (1024, 64), (1024, 512)];

@@ -1,7 +1,7 @@
-//! A long run to look at: `cargo bench --bench view -- SHORT LONG ITERATIONS` repeats the iterations of the run in the folder SHORT, as
-//! often as it takes, into a new run in the folder LONG: with the same rows under other iterations, and entries of its memories of their own. The last
-//! iteration has an episode of 500 turns besides, in which each prompt goes on from the one before, and the last has 100,000 tokens.
-//! `benches/view.mjs` measures `flow view` on it.
+//! A long run to look at: `cargo bench --bench view -- SHORT LONG ITERATIONS` repeats the iterations of the run in the
+//! folder SHORT, as often as it takes, into a new run in the folder LONG: with the same rows under other iterations,
+//! and entries of its memories of their own. The last iteration has an episode of 500 turns besides, in which each
+//! prompt goes on from the one before, and the last has 100,000 tokens. `benches/view.mjs` measures `flow view` on it.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Float32Array, Int32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array,

@@ -1,6 +1,6 @@
-//! Plays Sokoban for another program: one JSON object a line comes in, with a `board` (as drawn) or a `task` (its name) and
-//! `actions`; one goes out, with the board before the first action and after each, the rewards, and whether it was done.
-//! `scripts/parity.py` compares the answers with gym-sokoban's.
+//! Plays Sokoban for another program: one JSON object a line comes in, with a `board` (as drawn) or a `task` (its name)
+//! and `actions`; one goes out, with the board before the first action and after each, the rewards, and whether it was
+//! done. `scripts/parity.py` compares the answers with gym-sokoban's.
 
 use flow::env::sokoban::{Direction, Sokoban};
 use flow::env::{EnvError, SokobanSettings, Task};

@@ -1,5 +1,6 @@
-//! Writes what the published WebShop code and Lucene are asked about, with this shop's own answers, into a folder: products, purchases
-//! with their rewards, documents and searches with their rankings. `scripts/parity_webshop.py` compares.
+//! Writes what the published WebShop code and Lucene are asked about, with this shop's own answers, into a folder:
+//! products, purchases with their rewards, documents and searches with their rankings. `scripts/parity_webshop.py`
+//! compares.
 //!
 //! Usage: webshop FOLDER
 
@@ -40,7 +41,8 @@ fn lines(folder: &Path, name: &str, values: impl Iterator<Item = Value>) -> std:
     out.flush()
 }
 
-/// Somebody buys something: what was wanted, something that was found, or anything; with options chosen well or by chance.
+/// Somebody buys something: what was wanted, something that was found, or anything; with options chosen well or by
+/// chance.
 fn purchase(shop: &Shop, seed: u64) -> Option<Value> {
     let goal = Goal::sample(seed, Deal::of(None, seed), &shop.products)?;
     let mut random = Random::new(seed ^ 0x5eed);

@@ -1,4 +1,5 @@
-//! The values of settings that a file leaves out, as serde's `default` names them: `#[serde(default = "number::<u32, 8>")]`.
+//! The values of settings that a file leaves out, as serde's `default` names them:
+//! `#[serde(default = "number::<u32, 8>")]`.
 
 use std::ops::Div;
 

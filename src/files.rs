@@ -16,7 +16,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Makes a new file. An existing file of this name is removed first: so a symbolic link is replaced, and its target stays as it is.
+/// Makes a new file. An existing file of this name is removed first: so a symbolic link is replaced, and its target
+/// stays as it is.
 pub fn create(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
@@ -48,7 +49,8 @@ pub fn tidy(path: &Path) -> PathBuf {
     tidy
 }
 
-/// The path by which `path` is reached from `folder`, both taken from the program's working folder; as it is where it is absolute.
+/// The path by which `path` is reached from `folder`, both taken from the program's working folder; as it is where it
+/// is absolute.
 pub fn from_folder(path: &Path, folder: &Path) -> PathBuf {
     if path.is_absolute() {
         return path.to_owned();

@@ -44,31 +44,34 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`], [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`], [`printable`], `difflib`}.
-//! [`credit`], [`memory`], [`row`], [`stats`], [`prototypes`], [`seed`] and `difflib` are the package in `formulas`, which knows no libtorch.
-//! One operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no
-//! graph, [`rollout`] brings the two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
+//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`],
+//! [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`],
+//! [`printable`], `difflib`}. [`credit`], [`memory`], [`row`], [`stats`], [`prototypes`], [`seed`] and `difflib` are
+//! the package in `formulas`, which knows no libtorch. One operator is one file in [`ops`] and one line in
+//! [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the two together and knows
+//! no timely, and only [`dataflow`] knows how iterations overlap.
 //!
 //! # What is guaranteed
 //!
-//! - On one machine, the same binary, pipeline and seed give the same rows, advantages and final weights, bit for bit, on
-//!   any number of workers, of libtorch threads and of processes. What an episode is depends on its name and the weights alone, an
-//!   iteration's rows are learnt from in the order of their names, and a gradient is the same sum of the same parts, whichever process
-//!   computes them ([`policy::Peers`]): nothing depends on which process, worker or moment a row came from. Of the figures, times differ,
-//!   `retried` where programs fail (it also counts the episodes that shared the failed process), `tokens_computed` and `tokens_distinct` of
-//!   nodes that play or reflect (each process counts its own reading), and a mean of returns may differ in its last bit where returns are
-//!   no sums of a few binary digits. Machines of different kinds may round differently: before each update the processes compare their
-//!   weights, and a run whose processes have drifted apart ends and says so.
+//! - On one machine, the same binary, pipeline and seed give the same rows, advantages and final weights, bit for bit,
+//!   on any number of workers, of libtorch threads and of processes. What an episode is depends on its name and the
+//!   weights alone, an iteration's rows are learnt from in the order of their names, and a gradient is the same sum of
+//!   the same parts, whichever process computes them ([`policy::Peers`]): nothing depends on which process, worker or
+//!   moment a row came from. Of the figures, times differ, `retried` where programs fail (it also counts the episodes
+//!   that shared the failed process), `tokens_computed` and `tokens_distinct` of nodes that play or reflect (each
+//!   process counts its own reading), and a mean of returns may differ in its last bit where returns are no sums of a
+//!   few binary digits. Machines of different kinds may round differently: before each update the processes compare
+//!   their weights, and a run whose processes have drifted apart ends and says so.
 //! - From the same logged rows the same advantages come out on every machine: credit is computed in a fixed order.
-//! - `flow replay` of a run under its own pipeline gives the same advantages and final weights as the run, bit for bit, from
-//!   the logged rollouts and the first weights alone.
-//! - An environment that fails (panics, hangs, dies, answers garbage) costs its episode, never half of one: the episode is played
-//!   again as if nothing had been, or is left out and noted in the table `errors`.
+//! - `flow replay` of a run under its own pipeline gives the same advantages and final weights as the run, bit for bit,
+//!   from the logged rollouts and the first weights alone.
+//! - An environment that fails (panics, hangs, dies, answers garbage) costs its episode, never half of one: the episode
+//!   is played again as if nothing had been, or is left out and noted in the table `errors`.
 //! - Another processor or another libtorch may round differently, and a sampled token can turn on a last bit.
 //!   There the rows are as valid, but they are other rows.
-//! - On a GPU not even two runs on the same one need agree: some of libtorch's kernels for CUDA add with atomics, in whatever order threads
-//!   come (the gradients of `index_select` and of attention, and `index_add` in GSPO's ratio). What is promised there is that from the same
-//!   rows the same advantages come out.
+//! - On a GPU not even two runs on the same one need agree: some of libtorch's kernels for CUDA add with atomics, in
+//!   whatever order threads come (the gradients of `index_select` and of attention, and `index_add` in GSPO's ratio).
+//!   What is promised there is that from the same rows the same advantages come out.
 pub mod cli;
 pub mod dataflow;
 mod defaults;

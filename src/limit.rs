@@ -1,5 +1,5 @@
-//! A limit on the work that a model's files make us do. Chat templates and tokenizers are programs from anywhere, and neither library can stop
-//! one: a variable that is doubled sixty times is sixty steps.
+//! A limit on the work that a model's files make us do. Chat templates and tokenizers are programs from anywhere, and
+//! neither library can stop one: a variable that is doubled sixty times is sixty steps.
 
 use std::fs;
 use std::io::Write;
@@ -33,8 +33,8 @@ fn working() -> MutexGuard<'static, Vec<Work>> {
     WORKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does `work`. Where that takes seconds, or the process grows by more than `bytes` meanwhile, the process ends with one message: a thread can't be
-/// stopped, and nothing that was committed is lost by it.
+/// Does `work`. Where that takes seconds, or the process grows by more than `bytes` meanwhile, the process ends with
+/// one message: a thread can't be stopped, and nothing that was committed is lost by it.
 pub fn limited<T>(what: &str, bytes: u64, work: impl FnOnce() -> T) -> T {
     let _end = Watched::new(what, bytes);
     work()

@@ -1,12 +1,12 @@
-//! Text that was made elsewhere (by a model, an environment, a file's author), as it may go to a terminal: what a terminal would
-//! obey instead of show is written out, and what is too long to read is cut.
+//! Text that was made elsewhere (by a model, an environment, a file's author), as it may go to a terminal: what a
+//! terminal would obey instead of show is written out, and what is too long to read is cut.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// The text with its control characters written as `\u001b`; line ends and tabs stay. Marks that turn the direction of writing
-/// count as control characters: they make text read as what it isn't. JSON keeps its meaning.
+/// The text with its control characters written as `\u001b`; line ends and tabs stay. Marks that turn the direction of
+/// writing count as control characters: they make text read as what it isn't. JSON keeps its meaning.
 ///
 /// ```
 /// # use flow::printable::printable;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 /// Their folder in the repository.
 pub const FOLDER: &str = "python";
 
-/// The folder that holds `module`: the one of the working folder, of the checkout above this program, or of the wheel that both came in.
+/// The folder that holds `module`: the one of the working folder, of the checkout above this program, or of the wheel
+/// that both came in.
 pub fn holding(module: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize()).unwrap_or_default();
     let above = program.ancestors().skip(1).flat_map(|folder| [folder.join(FOLDER), folder.to_owned()]);

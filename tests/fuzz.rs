@@ -1,4 +1,5 @@
-//! Whatever a file says, its reader answers: pipelines, manifests, Parquet. Rows of `flow test` have theirs in formulas/src/row/lines/tests.rs.
+//! Whatever a file says, its reader answers: pipelines, manifests, Parquet. Rows of `flow test` have theirs in
+//! formulas/src/row/lines/tests.rs.
 
 #[path = "shared/logged.rs"]
 mod logged;
@@ -108,7 +109,8 @@ fn no_parquet_makes_a_reader_panic() {
     let part = manifest.committed[0].parts[at].clone();
     let (path, right) = (run.root().join(&part.path), read_iteration(&run, &manifest, "rollout", 0).unwrap());
     let intact = std::fs::read(&path).unwrap();
-    // The checksum is compared before anything is decoded: a footer made for it could keep the decoder busy for minutes.
+    // The checksum is compared before anything is decoded: a footer made for it could keep the decoder busy for
+    // minutes.
     let taken = each(
         "Parquet files",
         count(2_000),

@@ -1,4 +1,5 @@
-//! A clock for benchmarks: `BENCH_CLOCK=cpu` counts the seconds of the processor, which depend less on whoever else uses the machine.
+//! A clock for benchmarks: `BENCH_CLOCK=cpu` counts the seconds of the processor, which depend less on whoever else
+//! uses the machine.
 
 use std::time::Instant;
 
@@ -23,7 +24,8 @@ impl Clock {
         }
     }
 
-    /// Seconds that this process has spent on processors: user and system time are the 12th and 13th field behind the name, in hundredths.
+    /// Seconds that this process has spent on processors: user and system time are the 12th and 13th field behind the
+    /// name, in hundredths.
     fn spent() -> f64 {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);

@@ -1,4 +1,5 @@
-//! A Python process that measures the other side of a comparison, one case at a time, so that runs of both sides can take turns.
+//! A Python process that measures the other side of a comparison, one case at a time, so that runs of both sides can
+//! take turns.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -17,8 +18,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts `script` in the benchmarks' own virtual environment (`scripts/bench.sh` makes it). Without one there is nothing to
-    /// compare with, and only this side is measured.
+    /// Starts `script` in the benchmarks' own virtual environment (`scripts/bench.sh` makes it). Without one there is
+    /// nothing to compare with, and only this side is measured.
     pub fn start(script: &str) -> Result<Option<Peer>, String> {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let python = std::env::var_os("BENCH_PYTHON").map_or_else(|| root.join(".venv-bench/bin/python"), PathBuf::from);

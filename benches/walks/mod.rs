@@ -77,8 +77,9 @@ impl Walks {
     }
 }
 
-/// Visitation depth, group by (task, state, visitation depth) with its size, discounted return, baseline, scale and advantage of rows of
-/// whole tasks: what the operators `group` and `advantage` do, one after the other. The rows come back with these columns.
+/// Visitation depth, group by (task, state, visitation depth) with its size, discounted return, baseline, scale and
+/// advantage of rows of whole tasks: what the operators `group` and `advantage` do, one after the other. The rows come
+/// back with these columns.
 pub fn credit(rows: &RecordBatch) -> Result<RecordBatch, RowError> {
     let settings = AdvantageSettings { of: EstimatorName::StepReturn, gamma: GAMMA, eps: EPS, ..Default::default() };
     let by = ["task", "state", "visitation_depth"].map(String::from);

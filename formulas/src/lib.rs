@@ -1,8 +1,9 @@
-//! The formulas of `flow`: what can be tested by hand, without a policy, a world or a graph. It knows Arrow's rows and nothing of libtorch, so an edit
-//! is tested in seconds: `make test-formulas`.
+//! The formulas of `flow`: what can be tested by hand, without a policy, a world or a graph. It knows Arrow's rows and
+//! nothing of libtorch, so an edit is tested in seconds: `make test-formulas`.
 //!
-//! [`credit`] makes advantages of returns, [`memory`] says what is kept and found again, [`stats`] has intervals and tests of studies; all three read
-//! and make columns of [`row`]. [`prototypes`] and [`difflib`] say how alike two texts are, [`seed`] where chance comes from.
+//! [`credit`] makes advantages of returns, [`memory`] says what is kept and found again, [`stats`] has intervals and
+//! tests of studies; all three read and make columns of [`row`]. [`prototypes`] and [`difflib`] say how alike two texts
+//! are, [`seed`] where chance comes from.
 
 pub mod credit;
 pub mod difflib;

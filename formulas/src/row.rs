@@ -187,8 +187,8 @@ pub const COLUMNS: &[Column] = &[
     column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];
 
-/// Why a row was not trained on: the values of column `used` besides `yes`, with their meanings. Credit gives the first two, the update the
-/// others, and the first reason stands.
+/// Why a row was not trained on: the values of column `used` besides `yes`, with their meanings. Credit gives the first
+/// two, the update the others, and the first reason stands.
 pub const REASONS: &[(&str, &str)] = &[
     ("singleton", "no row to compare it with (`singleton: drop`)"),
     ("dropped_equal_rewards", "its group's values are all equal, so that nothing can be learnt from comparing them (`equal: drop`)"),
@@ -220,7 +220,8 @@ pub fn described(rows: &RecordBatch, i: usize) -> String {
 /// The columns of the table `errors`: one row for each episode that was given up.
 pub const ERRORS: [&str; 10] = ["iteration", "task", "sample", "attempt", "turn", "phase", "node", "cause", "error", "tries"];
 
-/// What the name of a column begins with that has a tagged part of an answer: the tag follows. Which there are an agent says.
+/// What the name of a column begins with that has a tagged part of an answer: the tag follows. Which there are an agent
+/// says.
 pub const PART: &str = "answer_";
 
 /// The column that says whose turn a row answers, where episodes branch.
@@ -229,7 +230,8 @@ pub const BRANCH_OF: &str = "branch_of";
 /// The column that says which of several models answered.
 pub const ANSWERED_BY: &str = "answered_by";
 
-/// What the name of a column begins with that has the score of a text: the target's name follows. Which there are `score` says.
+/// What the name of a column begins with that has the score of a text: the target's name follows. Which there are
+/// `score` says.
 pub const SCORE: &str = "score_";
 
 /// What the name of a column begins with that is a number of the pipeline's own. Which there are `derive` says.
@@ -277,7 +279,8 @@ pub enum RowError {
     Arrow(#[from] arrow::error::ArrowError),
 }
 
-/// The schema of rows with these columns, in this order. Fails with [`RowError::Missing`] for a column outside the table.
+/// The schema of rows with these columns, in this order. Fails with [`RowError::Missing`] for a column outside the
+/// table.
 pub fn schema(names: &[&str]) -> Result<SchemaRef, RowError> {
     let field =
         |name: &&str| kind(name).map(|kind| Field::new(*name, kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
@@ -290,7 +293,8 @@ pub fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, RowError> {
     Ok(RecordBatch::try_new(schema(&names)?, columns.into_iter().map(|c| c.1).collect())?)
 }
 
-/// `rows` with the column `name` put in place of the one of that name, or added at the end. The other columns are shared, not copied.
+/// `rows` with the column `name` put in place of the one of that name, or added at the end. The other columns are
+/// shared, not copied.
 pub fn with(rows: &RecordBatch, name: &str, values: ArrayRef) -> Result<RecordBatch, RowError> {
     with_all(rows, vec![(name, values)])
 }
@@ -381,8 +385,9 @@ pub fn f32_lists<'a>(lists: impl Iterator<Item = &'a [f32]>) -> ArrayRef {
     Arc::new(column.finish())
 }
 
-/// All batches as one, in the order of the rows' names. `None` when there are no batches. Every column is copied unless one batch is in
-/// order already, so it's for those who need all of them in one piece; a stage that reads some columns takes a [`View`].
+/// All batches as one, in the order of the rows' names. `None` when there are no batches. Every column is copied unless
+/// one batch is in order already, so it's for those who need all of them in one piece; a stage that reads some columns
+/// takes a [`View`].
 pub fn sorted(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, RowError> {
     View::sorted(batches)?.map(|view| view.whole()).transpose()
 }

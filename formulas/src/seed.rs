@@ -39,8 +39,8 @@ fn words(hash: u64, b: &[u8]) -> u64 {
     mix(hash, rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
 }
 
-/// A fixed hash of bytes, computed in eight lanes that don't wait for one another: several times as fast as [`bytes()`] on a long file, and
-/// another number.
+/// A fixed hash of bytes, computed in eight lanes that don't wait for one another: several times as fast as [`bytes()`]
+/// on a long file, and another number.
 pub fn lanes(b: &[u8]) -> u64 {
     let mut lanes: [u64; 8] = std::array::from_fn(|lane| lane as u64);
     let mut chunks = b.chunks_exact(64);
@@ -84,7 +84,8 @@ impl Random {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         finish(self.0)
     }
-    /// A number in `0..n` by multiplication (Lemire 2019, without the rejection: the bias is below n / 2^64). `n` of 0 gives 0.
+    /// A number in `0..n` by multiplication (Lemire 2019, without the rejection: the bias is below n / 2^64). `n` of 0
+    /// gives 0.
     pub fn below(&mut self, n: usize) -> usize {
         ((self.next() as u128 * n as u128) >> 64) as usize
     }
@@ -110,7 +111,8 @@ mod tests {
         assert_eq!(Random::new(0).next(), 0xe220_a839_7b1d_cdaf, "the reference sequence of SplitMix64 from seed 0");
     }
 
-    /// Each step of a lane is a bijection of what it held, and of the word that it takes in: one changed word always changes the sum.
+    /// Each step of a lane is a bijection of what it held, and of the word that it takes in: one changed word always
+    /// changes the sum.
     #[test]
     fn no_single_bit_hides_from_the_lanes() {
         let mut random = Random::new(3);

@@ -1,4 +1,5 @@
-//! `flow bundle`: what recomputes a run, as one file: rows, pipeline, what the models began and ended with. `flow verify` reads it.
+//! `flow bundle`: what recomputes a run, as one file: rows, pipeline, what the models began and ended with.
+//! `flow verify` reads it.
 
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};

@@ -1,4 +1,5 @@
-//! What may stand in an argument, for a shell that completes it: operators, environments, models, nodes, and the paths of `--set`.
+//! What may stand in an argument, for a shell that completes it: operators, environments, models, nodes, and the paths
+//! of `--set`.
 
 use crate::env::TABLE;
 use crate::{ops, pipeline};

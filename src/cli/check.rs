@@ -18,8 +18,8 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The summary of a pipeline without mistakes: its size, where its models are computed and what is promised of its rows, how far delayed edges let
-/// iterations overlap, and the notes of its operators.
+/// The summary of a pipeline without mistakes: its size, where its models are computed and what is promised of its
+/// rows, how far delayed edges let iterations overlap, and the notes of its operators.
 fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     let (nodes, iterations) = (pipeline.all().count(), pipeline.iterations);
     let mut text = format!(

@@ -1,6 +1,7 @@
 //! `flow completion`: lets a shell complete verbs, flags and what may stand behind them.
 //!
-//! The script that a shell reads asks this program what may come next: it starts it with [`VARIABLE`] in its environment and the words of the line.
+//! The script that a shell reads asks this program what may come next: it starts it with [`VARIABLE`] in its
+//! environment and the words of the line.
 
 use super::error::Error;
 use super::output::{raw, CommandResult};

@@ -18,7 +18,8 @@ pub struct Setting {
     pub default: Option<String>,
 }
 
-/// The settings of a schema, in its order; settings of a map follow the map, and settings that another setting adds come last.
+/// The settings of a schema, in its order; settings of a map follow the map, and settings that another setting adds
+/// come last.
 pub fn settings(schema: &Value) -> Vec<Setting> {
     let cases = cases(schema);
     let mut all = Vec::new();

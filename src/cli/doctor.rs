@@ -19,8 +19,8 @@ const SECONDS: f64 = 1.25;
 
 #[derive(Args)]
 pub struct DoctorArgs {
-    /// Pipelines whose servers are checked, addresses of servers, as http://127.0.0.1:8000, or models (folders, GGUF files), whose speed
-    /// with `base: int8` is measured for some five seconds each
+    /// Pipelines whose servers are checked, addresses of servers, as http://127.0.0.1:8000, or models (folders, GGUF
+    /// files), whose speed with `base: int8` is measured for some five seconds each
     subjects: Vec<String>,
     /// The device for models; the variable FLOW_DEVICE is the default
     #[arg(long, value_name = "auto|cpu|cuda")]

@@ -1,4 +1,5 @@
-//! `flow env`: the environments there are, and those of the field put into virtual environments of their own under the project.
+//! `flow env`: the environments there are, and those of the field put into virtual environments of their own under the
+//! project.
 
 use super::candidates;
 use super::error::{Error, Result};
@@ -25,7 +26,8 @@ struct InstallArgs {
     /// The environment, such as scienceworld
     #[arg(add = candidates::installable())]
     name: String,
-    /// The folder of the package flow-env, with its `requirements`; by default that of the checkout that built this program
+    /// The folder of the package flow-env, with its `requirements`; by default that of the checkout that built this
+    /// program
     #[arg(long)]
     package: Option<PathBuf>,
     /// The Python for the virtual environment

@@ -84,8 +84,8 @@ impl Error {
         Error::Help { error: Box::new(self), help: help.to_string() }
     }
 
-    /// The text for a person. Diagnostics with a place have their own heading; the lines of other errors, which may quote the output of a
-    /// model or a program, are shortened.
+    /// The text for a person. Diagnostics with a place have their own heading; the lines of other errors, which may
+    /// quote the output of a model or a program, are shortened.
     pub fn text(&self) -> String {
         match self {
             Error::Pipeline(_) | Error::Lines(_) => self.to_string(),

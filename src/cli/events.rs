@@ -1,5 +1,5 @@
-//! TensorBoard's event files: records with a checksum (TFRecord) that hold `Event` messages of Protocol Buffers. Only what a
-//! run has to say is written: numbers by step, and one text.
+//! TensorBoard's event files: records with a checksum (TFRecord) that hold `Event` messages of Protocol Buffers. Only
+//! what a run has to say is written: numbers by step, and one text.
 
 use std::io::{self, Write};
 

@@ -28,7 +28,8 @@ struct Format {
     /// Writes an event file a run, in a folder of the run's name, for `tensorboard --logdir DIR`
     #[arg(long, value_name = "DIR")]
     tensorboard: Option<PathBuf>,
-    /// Makes a DuckDB database with all tables of `flow query`: the logged nodes, `metrics`, `trajectories`, `provenance`
+    /// Makes a DuckDB database with all tables of `flow query`: the logged nodes, `metrics`, `trajectories`,
+    /// `provenance`
     #[arg(long, value_name = "FILE")]
     duckdb: Option<PathBuf>,
     /// Writes each of these tables as DIR/<table>.parquet

@@ -1,5 +1,5 @@
-//! A process that isn't the first of its run: it does its share of the rollouts and updates, and leaves saving weights, committing to the
-//! log, progress and summary to the first.
+//! A process that isn't the first of its run: it does its share of the rollouts and updates, and leaves saving weights,
+//! committing to the log, progress and summary to the first.
 
 use super::error::Error;
 use super::machine::Machine;

@@ -34,7 +34,8 @@ impl Case {
     }
 }
 
-/// Every combination of the values in `grid`, each a `path=value,value`, under every seed; the first setting varies slowest, the seed fastest.
+/// Every combination of the values in `grid`, each a `path=value,value`, under every seed; the first setting varies
+/// slowest, the seed fastest.
 ///
 /// # Errors
 /// A setting without values, a setting or a value that stands twice, a seed that does.

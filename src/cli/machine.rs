@@ -1,5 +1,5 @@
-//! The resources of a training run: workers, processes, threads, the device. They are never part of a pipeline, because they don't change what is
-//! computed: a GPU rounds otherwise, and that is all.
+//! The resources of a training run: workers, processes, threads, the device. They are never part of a pipeline, because
+//! they don't change what is computed: a GPU rounds otherwise, and that is all.
 
 use super::error::{Error, Result};
 use super::output::OutputFormat;
@@ -17,9 +17,9 @@ pub struct Machine {
     /// Worker threads of the dataflow; the rows are the same on any number
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub workers: u32,
-    /// A file with one `address:port` a line, one for each process of the run; all of them start with the same arguments
-    /// but --process. With a line `secret: TEXT` only processes that know the text take part. What they send is not encrypted: use loopback or
-    /// a private network
+    /// A file with one `address:port` a line, one for each process of the run; all of them start with the same
+    /// arguments but --process. With a line `secret: TEXT` only processes that know the text take part. What they send
+    /// is not encrypted: use loopback or a private network
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Which line of --hosts this process is, from 0
@@ -28,11 +28,12 @@ pub struct Machine {
     /// Threads of libtorch; one a core unless given here or by OMP_NUM_THREADS
     #[arg(long)]
     threads: Option<usize>,
-    /// The device for models: `cuda` is the first GPU in CUDA_VISIBLE_DEVICES, and an error without one; `auto` is a GPU if there is one,
-    /// otherwise the processor. The variable FLOW_DEVICE is the default
+    /// The device for models: `cuda` is the first GPU in CUDA_VISIBLE_DEVICES, and an error without one; `auto` is a
+    /// GPU if there is one, otherwise the processor. The variable FLOW_DEVICE is the default
     #[arg(long, value_name = "auto|cpu|cuda")]
     device: Option<DeviceChoice>,
-    /// Processes of each trainer that flow starts (`train: { torchrun: 8 }` of a model), in place of the pipeline's number
+    /// Processes of each trainer that flow starts (`train: { torchrun: 8 }` of a model), in place of the pipeline's
+    /// number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
     ranks: Option<u32>,
     /// Ends the run after so many seconds without any progress, and reports which node waits for which; 0: never

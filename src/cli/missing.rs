@@ -1,4 +1,5 @@
-//! Checks that the models and programs that a pipeline names exist: a run would fail later, with an error of the operating system.
+//! Checks that the models and programs that a pipeline names exist: a run would fail later, with an error of the
+//! operating system.
 
 use super::described::properties;
 use super::fits::too_large;
@@ -10,7 +11,8 @@ use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use crate::policy::is_adapter;
 use std::path::{Path, PathBuf};
 
-/// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose path is `file`.
+/// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose
+/// path is `file`.
 pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong> {
     let (mut missing_items, mut found) = (Vec::new(), Vec::new());
     for (name, model) in &pipeline.models {

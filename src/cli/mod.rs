@@ -132,8 +132,8 @@ enum Verb {
     Completion(completion::CompletionArgs),
 }
 
-/// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that fails
-/// ends the process, whatever else is still at work in it.
+/// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that
+/// fails ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if completion::answered(Arguments::command, &arguments) {

@@ -31,8 +31,8 @@ pub fn saved_start(pipeline: &Pipeline, run: &Run) -> Result<Vec<SavedWeights>> 
     learners(pipeline).map(|name| Ok(run.weights_at("", name, 0)?)).collect()
 }
 
-/// The policy thread with the pipeline's models; none for a pipeline without models.
-/// A model that is in `starts` begins as it did there, whatever the pipeline loads today, and acts by the same weights where it says `act: auto`.
+/// The policy thread with the pipeline's models; none for a pipeline without models. A model that is in `starts` begins
+/// as it did there, whatever the pipeline loads today, and acts by the same weights where it says `act: auto`.
 pub fn start(pipeline: &Pipeline, hardware: Hardware, starts: &Starts) -> Result<Option<Policy>> {
     if pipeline.models.is_empty() {
         return Ok(None);
@@ -73,8 +73,8 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, starts: &Starts) -> Result
     Ok(Some(policy))
 }
 
-/// The same model, which acts by the weights that its run decided on when it began, unless its settings say which. Weights that aren't known, of a newer
-/// flow, leave the decision to this process.
+/// The same model, which acts by the weights that its run decided on when it began, unless its settings say which.
+/// Weights that aren't known, of a newer flow, leave the decision to this process.
 fn acting_as(settings: ModelSettings, decided: Option<&String>) -> ModelSettings {
     let act = decided.and_then(|decided| serde_json::from_value(decided.as_str().into()).ok()).unwrap_or_default();
     match settings {
@@ -84,19 +84,21 @@ fn acting_as(settings: ModelSettings, decided: Option<&String>) -> ModelSettings
     }
 }
 
-/// The model that lies at `load` as a run began with it: an adapter is trained further as an adapter, and settings that aren't saved stay
-/// as given.
+/// The model that lies at `load` as a run began with it: an adapter is trained further as an adapter, and settings that
+/// aren't saved stay as given.
 fn begun(load: String, adapted: bool, own: LoadModel) -> ModelSettings {
     let adapter = adapted.then(|| load.clone());
     ModelSettings::Load(LoadModel { load, adapter, of: None, head: None, lora: None, ..own })
 }
 
-/// The models that have weights of their own: an encoder never learns, and those of a model that a server runs are the server's.
+/// The models that have weights of their own: an encoder never learns, and those of a model that a server runs are the
+/// server's.
 pub fn learners(pipeline: &Pipeline) -> impl Iterator<Item = &String> {
     pipeline.models.iter().filter(|(_, model)| model["encode"].is_null() && !ops::remote(model)).map(|(name, _)| name)
 }
 
-/// Saves what the models begin with, unless it is there, so that a resumed run can compare with it and a replay can begin with it.
+/// Saves what the models begin with, unless it is there, so that a resumed run can compare with it and a replay can
+/// begin with it.
 pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
     for name in learners(pipeline) {
         let folder = run.to_save(0, name)?;
@@ -107,9 +109,11 @@ pub fn save_start(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()>
     vocabularies::save(policy, pipeline, run)
 }
 
-/// Takes the weights that a resumed run needs: what delayed edges look back at, and the newest, from which it learns on.
+/// Takes the weights that a resumed run needs: what delayed edges look back at, and the newest, from which it learns
+/// on.
 pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manifest) -> Result<()> {
-    // The iteration whose weights the longest delayed edge reads first; before the first iteration these are the initial ones.
+    // The iteration whose weights the longest delayed edge reads first; before the first iteration these are the
+    // initial ones.
     let oldest = manifest.next().checked_sub(manifest.info.delay + 1);
     for name in learners(pipeline) {
         let saved = || {
@@ -134,14 +138,15 @@ pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manif
     Ok(())
 }
 
-/// What the model began with: [`save_start`] has saved it, but a run that was killed right after that has not yet named it in its manifest.
+/// What the model began with: [`save_start`] has saved it, but a run that was killed right after that has not yet named
+/// it in its manifest.
 fn start_weights(manifest: &Manifest, model: &str) -> SavedWeights {
     let saved_here = manifest.start.iter().find(|weights| weights.model == model).cloned();
     saved_here.unwrap_or_else(|| SavedWeights { model: model.into(), path: Run::version(0, model), ..SavedWeights::default() })
 }
 
-/// Where a model lies: `path` itself, or, if that is a run, the newest weights that its manifest names, once they are known to be
-/// whole. Only what resumes a run needs the optimiser's file.
+/// Where a model lies: `path` itself, or, if that is a run, the newest weights that its manifest names, once they are
+/// known to be whole. Only what resumes a run needs the optimiser's file.
 pub fn newest(path: &Path, model: &str) -> Result<PathBuf> {
     if !path.exists() {
         let gone = Error::Request(format!("there is no model at {}", path.display()));
@@ -208,7 +213,8 @@ mod tests {
     use super::*;
     use crate::policy::DeviceChoice;
 
-    /// A run that began on a processor with AVX2 goes on by the same weights on one without, and the other way round; a setting stands above it.
+    /// A run that began on a processor with AVX2 goes on by the same weights on one without, and the other way round; a
+    /// setting stands above it.
     #[test]
     fn a_model_acts_by_what_its_run_decided_when_it_began() {
         let acting = |act: &str, decided: &str| {

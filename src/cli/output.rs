@@ -43,7 +43,8 @@ fn write(out: &mut dyn Write, text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|_| out.write_all(end.as_bytes()));
 }
 
-/// Lets `print` write to standard output, with control characters escaped; a reader that goes away (`| head`) is no error.
+/// Lets `print` write to standard output, with control characters escaped; a reader that goes away (`| head`) is no
+/// error.
 pub fn printed(print: impl FnOnce(&mut dyn Write) -> Result<()>) -> CommandResult {
     exactly(|out| {
         let mut out = Printable::new(out);

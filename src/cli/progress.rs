@@ -46,8 +46,8 @@ pub struct TrainingSummary {
 }
 
 impl Progress {
-    /// For a run that starts with iteration `first`. `earlier` was committed before; warnings about it were printed then. `evaluations` are
-    /// the nodes that measure on a frozen panel, `watched` those whose figures may fall away.
+    /// For a run that starts with iteration `first`. `earlier` was committed before; warnings about it were printed
+    /// then. `evaluations` are the nodes that measure on a frozen panel, `watched` those whose figures may fall away.
     pub fn new(first: u64, iterations: u64, earlier: &[(u64, Figures)], evaluations: &[String], watched: Watched) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(Some(iterations), ProgressDrawTarget::stderr());
@@ -170,7 +170,8 @@ fn columns() -> usize {
 /// The width of the bar, and of the space behind it.
 const BAR: usize = 25;
 
-/// Whether a terminal of so many columns has room for the bar beside all fields, and as many of the first fields as fit: none is cut.
+/// Whether a terminal of so many columns has room for the bar beside all fields, and as many of the first fields as
+/// fit: none is cut.
 fn fitted(fields: &[String], columns: usize) -> (bool, String) {
     let all = fields.join("  ");
     if BAR + all.chars().count() < columns {

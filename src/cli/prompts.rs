@@ -8,7 +8,8 @@ use serde_json::Value;
 /// Around retrieved entries.
 const MARKS: [char; 2] = ['\u{27e6}', '\u{27e7}'];
 
-/// Puts the prompt's text, as `prompt`, into each turn whose model's vocabulary the run has; a turn without one stays as it is.
+/// Puts the prompt's text, as `prompt`, into each turn whose model's vocabulary the run has; a turn without one stays
+/// as it is.
 pub fn read(run: &Run, turns: &mut [JsonRow]) {
     let vocabularies = Vocabularies::of(run);
     for turn in turns {

@@ -20,7 +20,8 @@ enum TableFormat {
 pub struct QueryArgs {
     /// The run's folder
     run: PathBuf,
-    /// One SELECT; the tables are the logged nodes, `metrics`, `trajectories` and `provenance`. `-` reads it from standard input
+    /// One SELECT; the tables are the logged nodes, `metrics`, `trajectories` and `provenance`. `-` reads it from
+    /// standard input
     sql: String,
     #[arg(long, value_enum, default_value = "table")]
     format: TableFormat,

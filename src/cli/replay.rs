@@ -1,4 +1,5 @@
-//! `flow replay`: repeats a run's credit and updates from its logged rollouts, without a game and without a generated token.
+//! `flow replay`: repeats a run's credit and updates from its logged rollouts, without a game and without a generated
+//! token.
 
 use super::candidates;
 use super::machine::Machine;

@@ -63,7 +63,8 @@ impl ResumeArgs {
                 source.feeds(replays)?
             }
         };
-        // A finished run has measured its last weights at one time more than it has iterations; training on does that again.
+        // A finished run has measured its last weights at one time more than it has iterations; training on does that
+        // again.
         let first = first.min(if planned > manifest.info.iterations { manifest.info.iterations } else { first });
         let manifest = folder.rewind(first)?;
         let policy = models::start(&pipeline, self.machine.hardware()?, &models::starts(&folder)?)?;

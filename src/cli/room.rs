@@ -1,5 +1,5 @@
-//! A limit on the memory of a process that runs a query: DuckDB limits its operators, but not the size of a single value such as
-//! `repeat('x', 4000000000)`.
+//! A limit on the memory of a process that runs a query: DuckDB limits its operators, but not the size of a single
+//! value such as `repeat('x', 4000000000)`.
 
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 

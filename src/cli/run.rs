@@ -30,7 +30,8 @@ pub struct RunArgs {
     /// Makes one run for each of these seeds, as `1,2,3`, with the seed in its name
     #[arg(long, value_delimiter = ',', value_name = "SEEDS", conflicts_with_all = ["hosts", "dry_run"])]
     seeds: Vec<u64>,
-    /// Makes one run for each of these values, as `nodes.update.with.lr=1e-4,1e-3`; given several times, for every combination
+    /// Makes one run for each of these values, as `nodes.update.with.lr=1e-4,1e-3`; given several times, for every
+    /// combination
     #[arg(long, value_name = "PATH=VALUES", add = candidates::paths(), conflicts_with_all = ["hosts", "dry_run"])]
     grid: Vec<String>,
     /// Checks everything, makes the models, and stops before the first iteration

@@ -1,4 +1,5 @@
-//! `flow run --seeds --grid`: the same pipeline under several seeds and settings, one run after the other, each a process and a run of its own.
+//! `flow run --seeds --grid`: the same pipeline under several seeds and settings, one run after the other, each a
+//! process and a run of its own.
 
 use super::error::Result;
 use super::grid::Case;

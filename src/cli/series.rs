@@ -74,8 +74,9 @@ impl Series {
         &self.stretches[..self.stretches.len() - usize::from(!complete)]
     }
 
-    /// By how much the mean of `later` is lower, where that is more than the dice explain. How much dice do is taken from the steps between
-    /// neighbours (von Neumann 1941): a trend adds little to them, and all values say something of it.
+    /// By how much the mean of `later` is lower, where that is more than the dice explain. How much dice do is taken
+    /// from the steps between neighbours (von Neumann 1941): a trend adds little to them, and all values say something
+    /// of it.
     pub fn fall(&self, earlier: &Stretch, later: &Stretch) -> Option<f64> {
         let fall = earlier.mean() - later.mean();
         let variance = self.steps.0 / (2.0 * self.steps.1.max(1) as f64);

@@ -187,7 +187,8 @@ impl ShowArgs {
         Ok((quoted(name), any(&scores, "coalesce"), any(&gradients, "greatest")))
     }
 
-    /// The SQL condition that a row is the policy's own: that it drew its response, which has log-probabilities that aren't all 0.
+    /// The SQL condition that a row is the policy's own: that it drew its response, which has log-probabilities that
+    /// aren't all 0.
     fn acted(&self, run: &log::Run, table: &str) -> Result<String> {
         let tables = log::tables(run)?;
         let columns = tables.iter().find(|t| quoted(&t.name) == table).map(|t| t.columns.as_slice()).unwrap_or_default();
@@ -242,7 +243,8 @@ impl ShowArgs {
     }
 }
 
-/// Puts in words, as `told`, which entries of a memory a turn was given, whose they are and what the episodes earned that they came from.
+/// Puts in words, as `told`, which entries of a memory a turn was given, whose they are and what the episodes earned
+/// that they came from.
 fn remembered(run: &log::Run, turns: &mut [JsonRow]) -> Result<()> {
     let manifest = run.manifest()?;
     let memories: Vec<&str> = manifest.info.nodes.iter().filter(|n| n.role == Some(Role::Remembers)).map(|n| n.id.as_str()).collect();

@@ -17,8 +17,8 @@ pub struct ReplaySource {
     name: String,
 }
 
-/// The pipeline without the nodes whose rows the log replaces. Those rows are logged again in any case, so that a replay can be
-/// replayed.
+/// The pipeline without the nodes whose rows the log replaces. Those rows are logged again in any case, so that a
+/// replay can be replayed.
 pub fn reduced(pipeline: &Pipeline, replays: &Replays) -> Pipeline {
     let fed: BTreeSet<&str> = replays.nodes.keys().map(String::as_str).collect();
     let mut left = pipeline.fed(&fed, ops::plays);
@@ -60,8 +60,8 @@ impl ReplaySource {
         Ok(())
     }
 
-    /// Which logged node stands for each rollout of `pipeline` (from the file `file`): the one of the same name, else the
-    /// only one that either has. The tasks come from the log too where both log them.
+    /// Which logged node stands for each rollout of `pipeline` (from the file `file`): the one of the same name, else
+    /// the only one that either has. The tasks come from the log too where both log them.
     pub fn rollouts(&self, pipeline: &Pipeline, file: &Path) -> Result<Replays> {
         let logged = |selects: fn(&NodeInfo) -> bool| {
             self.manifest.info.nodes.iter().filter(|n| selects(n)).map(|n| n.id.as_str()).collect::<Vec<_>>()
@@ -146,8 +146,8 @@ impl ReplaySource {
         replays.nodes.iter().map(feed).collect()
     }
 
-    /// What the models of a reduced pipeline begin with: as the model of the same name, else as the only one did that either has.
-    /// A model that is only compared with may be one that the run didn't have.
+    /// What the models of a reduced pipeline begin with: as the model of the same name, else as the only one did that
+    /// either has. A model that is only compared with may be one that the run didn't have.
     pub fn starts(&self, pipeline: &Pipeline) -> Result<Starts> {
         let Starts { folders: theirs, acting } = starts(&self.run)?;
         let only = theirs.values().next().filter(|_| theirs.len() == 1 && learners(pipeline).count() == 1);

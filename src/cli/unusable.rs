@@ -1,5 +1,5 @@
-//! Checks that the models of a pipeline can be loaded, and that their chat templates take the messages of the agents: a run would fail after
-//! minutes, and play nothing. Headers and configurations are read, no weights.
+//! Checks that the models of a pipeline can be loaded, and that their chat templates take the messages of the agents: a
+//! run would fail after minutes, and play nothing. Headers and configurations are read, no weights.
 
 use super::models::{newest_of, run_at};
 use crate::ops;

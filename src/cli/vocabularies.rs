@@ -1,4 +1,5 @@
-//! The vocabularies of a run's models: kept in its folder, so that what a model read can be read wherever the folder goes.
+//! The vocabularies of a run's models: kept in its folder, so that what a model read can be read wherever the folder
+//! goes.
 
 use super::error::{Error, Result};
 use crate::log::{Decoder, Run};

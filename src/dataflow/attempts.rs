@@ -1,5 +1,5 @@
-//! Compiles a loop into a nested timely scope, where a timestamp is the iteration and the attempt. Outside the loop a timestamp is the
-//! iteration alone.
+//! Compiles a loop into a nested timely scope, where a timestamp is the iteration and the attempt. Outside the loop a
+//! timestamp is the iteration alone.
 
 use super::contract::InnerPorts;
 use super::edge::{Inner, RowBatch};
@@ -15,8 +15,8 @@ use timely::dataflow::operators::generic::operator::empty;
 use timely::dataflow::operators::{feedback::Handle, generic::Operator, Concatenate, ConnectLoop, Enter, Feedback, Leave};
 use timely::order::Product;
 
-/// Renders the loop `node`: its rows are those of its output nodes over all attempts. Fails with the node, in the loop or the loop itself,
-/// that can't be built.
+/// Renders the loop `node`: its rows are those of its output nodes over all attempts. Fails with the node, in the loop
+/// or the loop itself, that can't be built.
 pub(super) fn render<'s>(node: &Node, body: &Body, builder: &mut GraphBuilder<'_, 's>) -> Result<Edge<'s>, Failure> {
     let (outer, ctx) = (builder.scope, builder.ctx);
     let trial = super::context::TrialLimits { attempts: u64::from(body.attempts), until: body.until };

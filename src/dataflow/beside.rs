@@ -1,5 +1,6 @@
-//! A background thread next to a timely worker: it receives jobs and sends back answers. Each answer wakes the operator that waits for it,
-//! and so does the end of the thread, however it ends; otherwise the operator would never learn of it.
+//! A background thread next to a timely worker: it receives jobs and sends back answers. Each answer wakes the operator
+//! that waits for it, and so does the end of the thread, however it ends; otherwise the operator would never learn of
+//! it.
 
 use super::failure::{Failed, ThreadGone};
 use crossbeam_channel::{unbounded, Receiver, Sender, TryRecvError};

@@ -1,4 +1,5 @@
-//! An edge has one schema: the columns that the descriptions of its operators say. Every batch that enters an edge is brought to it.
+//! An edge has one schema: the columns that the descriptions of its operators say. Every batch that enters an edge is
+//! brought to it.
 
 use super::edge::RowBatch;
 use super::failure::{guarded, Failed, Failure};

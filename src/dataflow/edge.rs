@@ -51,7 +51,8 @@ impl RowBatch {
 
     fn encoded(&self) -> &Arc<Vec<u8>> {
         self.ipc.get_or_init(|| {
-            // Writing to memory what Arrow itself built cannot fail; a failure is a defect of ours, and ends the process by the panic hook.
+            // Writing to memory what Arrow itself built cannot fail; a failure is a defect of ours, and ends the
+            // process by the panic hook.
             let encode = || {
                 let mut writer = StreamWriter::try_new(Vec::new(), &self.rows.schema())?;
                 writer.write(&self.rows)?;
@@ -126,8 +127,8 @@ impl Route {
         DistributorPact(move |peers| Router { route: self, here, each, pending: vec![Vec::new(); peers] })
     }
 
-    /// Prepares `edge` for this route. Routing may not change the number of rows, since timely compares the number received with the number
-    /// sent: a batch for several workers is copied first.
+    /// Prepares `edge` for this route. Routing may not change the number of rows, since timely compares the number
+    /// received with the number sent: a batch for several workers is copied first.
     pub(super) fn ready<'s, T: Timestamp>(&self, edge: Stream<'s, T, RowBatch>, each: usize) -> Stream<'s, T, RowBatch> {
         let peers = edge.scope().peers();
         if !matches!(self, Route::All | Route::Mark) || peers == each {
@@ -146,8 +147,8 @@ impl Route {
     }
 }
 
-/// Batches of at least this many rows are sent as they are. Smaller ones are concatenated: the copy costs less than the fixed cost of each
-/// batch in every stage.
+/// Batches of at least this many rows are sent as they are. Smaller ones are concatenated: the copy costs less than the
+/// fixed cost of each batch in every stage.
 const LARGE: usize = 128;
 
 /// Splits batches by a route, and concatenates small ones.

@@ -5,8 +5,9 @@ use std::error::Error;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
-/// Why an operator can't be built or can't go on: the original error ([`crate::row::RowError`], [`crate::policy::PolicyError`],
-/// [`crate::log::LogError`], a message), so that its type can still be inspected where the run ends. `?` converts any error.
+/// Why an operator can't be built or can't go on: the original error ([`crate::row::RowError`],
+/// [`crate::policy::PolicyError`], [`crate::log::LogError`], a message), so that its type can still be inspected where
+/// the run ends. `?` converts any error.
 pub type Failed = Box<dyn Error + Send + Sync>;
 
 /// Why a run ended early: the node that failed (`engine` if none did), the iteration, and the error.

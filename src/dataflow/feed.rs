@@ -1,4 +1,5 @@
-//! Rows that no operator of this run produces: rows of a replayed log, of a test, and of an interrupted run before it was resumed.
+//! Rows that no operator of this run produces: rows of a replayed log, of a test, and of an interrupted run before it
+//! was resumed.
 
 use super::edge::{Edge, RowBatch};
 use super::failure::{guarded, Failed, Failure};
@@ -24,8 +25,8 @@ pub fn logged(run: &Run, node: &str) -> Result<Feed, LogError> {
     Ok(Arc::new(move |iteration| Ok(rows.lock().iteration(iteration)?)))
 }
 
-/// All rows of `node` from before a resumed run was interrupted, on the first worker and in the iteration before the first one: the initial
-/// state of a node that keeps state. Empty in a run from its beginning.
+/// All rows of `node` from before a resumed run was interrupted, on the first worker and in the iteration before the
+/// first one: the initial state of a node that keeps state. Empty in a run from its beginning.
 ///
 /// # Errors
 /// If the run is resumed and its log doesn't have what the node made.
@@ -55,9 +56,9 @@ pub fn past<'s>(node: &str, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge
     Ok(edge)
 }
 
-/// The rows that a delayed edge carries over a resume: in each of the first `delay` iterations of a resumed run, the node's rows of `delay`
-/// iterations before; in iteration 0 of a run from its beginning, its initial rows. On the first worker; the reader's route distributes
-/// them.
+/// The rows that a delayed edge carries over a resume: in each of the first `delay` iterations of a resumed run, the
+/// node's rows of `delay` iterations before; in iteration 0 of a run from its beginning, its initial rows. On the first
+/// worker; the reader's route distributes them.
 pub fn owed<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, delay: u64, past: Feed) -> Edge<'s> {
     let (first, node, shared) = (ctx.first, name.to_owned(), ctx.shared.clone());
     let here = scope.index() == 0;
@@ -67,7 +68,8 @@ pub fn owed<'s>(name: &str, scope: Scope<'s, u64>, ctx: &Context, delay: u64, pa
             let Some(mut open) = capability.take() else { return };
             for time in first..first.saturating_add(delay) {
                 open.downgrade(&time);
-                // The initial rows count as those of the iteration before the very first one; before that there is nothing.
+                // The initial rows count as those of the iteration before the very first one; before that there is
+                // nothing.
                 let iteration = if first == 0 && time == 0 { Some(0) } else { time.checked_sub(delay) };
                 let Some(iteration) = iteration else { continue };
                 match guarded(|| past(iteration)) {

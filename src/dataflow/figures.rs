@@ -9,8 +9,8 @@ pub type Figures = BTreeMap<String, BTreeMap<String, f64>>;
 /// The same before aggregation over processes.
 pub type NodeFigures = BTreeMap<String, BTreeMap<String, Figure>>;
 
-/// A metric that each process may have a part of. Sums are taken in the order of the processes; sums of counts, and of returns whose binary
-/// digits fit an `f64`, are the same on any number of them.
+/// A metric that each process may have a part of. Sums are taken in the order of the processes; sums of counts, and of
+/// returns whose binary digits fit an `f64`, are the same on any number of them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Figure {
     /// The sum of the parts.

@@ -53,7 +53,8 @@ impl<'a, 's> GraphBuilder<'a, 's> {
         self.edges.insert(node.into(), edge);
     }
 
-    /// The outputs of all nodes, with the delayed edges closed. A graph that can't be built is closed, too: timely requires it.
+    /// The outputs of all nodes, with the delayed edges closed. A graph that can't be built is closed, too: timely
+    /// requires it.
     pub fn close(self) -> Result<BTreeMap<String, Edge<'s>>, Failed> {
         let mut missing = None;
         for (from, handle) in self.delayed {

@@ -1,6 +1,7 @@
-//! Rows -> Parquet files -> committed iterations. Each worker writes its share of a logged node; when the frontier shows that every file of
-//! an iteration is written and every other node is done with it, the first worker commits it. With several processes the first worker of
-//! each reports what its process wrote, measured and lost, and the first worker of the first process commits all of it.
+//! Rows -> Parquet files -> committed iterations. Each worker writes its share of a logged node; when the frontier
+//! shows that every file of an iteration is written and every other node is done with it, the first worker commits it.
+//! With several processes the first worker of each reports what its process wrote, measured and lost, and the first
+//! worker of the first process commits all of it.
 
 use super::edge::{Edge, Route};
 use super::failure::Failed;
@@ -39,7 +40,8 @@ pub struct Journal {
     pub observer: Observer,
 }
 
-/// Builds the logging stage of every node in `columns` (node -> the columns to log; `None`: only wait for it) and the commit that follows.
+/// Builds the logging stage of every node in `columns` (node -> the columns to log; `None`: only wait for it) and the
+/// commit that follows.
 pub fn journal<'s>(
     edges: &BTreeMap<String, Edge<'s>>,
     columns: &BTreeMap<String, Option<Vec<String>>>,
@@ -111,7 +113,8 @@ fn written<'s>(node: &str, edge: &Edge<'s>, keep: Vec<String>, run: &Run, ctx: &
     })
 }
 
-/// Whether an iteration lies beyond a stop: delayed edges carry rows into it, with which the run continues when it is resumed.
+/// Whether an iteration lies beyond a stop: delayed edges carry rows into it, with which the run continues when it is
+/// resumed.
 fn beyond(ctx: &Context) -> impl Fn(u64) -> bool + Send + 'static {
     let (shared, iterations) = (ctx.shared.clone(), ctx.iterations);
     move |iteration| iteration < iterations && shared.until().is_some_and(|until| iteration >= until)

@@ -1,7 +1,8 @@
-//! The engine: with the files of the operators (`ops`), which are written in timely's terms, the only code that knows timely; the only code that knows
-//! differential. It knows no operator; operators meet it in [`Render`].
+//! The engine: with the files of the operators (`ops`), which are written in timely's terms, the only code that knows
+//! timely; the only code that knows differential. It knows no operator; operators meet it in [`Render`].
 //!
-//! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers; `columns`: the schema of an edge
+//! - [`edge`]: Arrow record batches as timely's container, and how they are routed between workers; `columns`: the
+//!   schema of an edge
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit
 //! - [`mod@streaming`]: the operator shape inside a loop: rows are worked on as they come
 //! - `beside`: the thread of a stage, or of an operator in a loop
@@ -12,10 +13,10 @@
 //! - [`render`]: pipeline -> timely; `attempts`: a loop in it; `graph_builder`: what of it is built
 //! - [`figures`]: what nodes measure, and how the figures of several processes become one
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
-//! - [`cluster`]: several processes as one; in it the connections over which their policies learn together (`peers`), signs of life
-//!   between them (`life`), and how a process ends before its run does (`end`)
-//! - `monitor`, [`watch`], [`status`], [`watchdog`]: where a stage says what it does, all stages, what `flow top` shows of them, and the
-//!   end of a run without progress
+//! - [`cluster`]: several processes as one; in it the connections over which their policies learn together (`peers`),
+//!   signs of life between them (`life`), and how a process ends before its run does (`end`)
+//! - `monitor`, [`watch`], [`status`], [`watchdog`]: where a stage says what it does, all stages, what `flow top` shows
+//!   of them, and the end of a run without progress
 //! - `failure`: how a node fails
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory

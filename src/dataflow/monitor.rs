@@ -1,4 +1,5 @@
-//! The progress of one stage on one worker, kept in a few atomics that are updated once an iteration. Readers get it through `watch`.
+//! The progress of one stage on one worker, kept in a few atomics that are updated once an iteration. Readers get it
+//! through `watch`.
 
 use super::edge::{RowBatch, StageInput, StageOutput};
 use crate::pulse::Pulse;

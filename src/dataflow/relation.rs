@@ -1,8 +1,8 @@
-//! A relation that changes over iterations, maintained incrementally: rows enter with +1 and leave with -1, and results are updated, never
-//! recomputed from scratch. This is the engine's use of differential dataflow.
+//! A relation that changes over iterations, maintained incrementally: rows enter with +1 and leave with -1, and results
+//! are updated, never recomputed from scratch. This is the engine's use of differential dataflow.
 //!
-//! Only what is needed for ranking travels here: a group, a rank, an id. The data behind an id (texts, floats) stays with the operator that
-//! offers it.
+//! Only what is needed for ranking travels here: a group, a rank, an id. The data behind an id (texts, floats) stays
+//! with the operator that offers it.
 
 use super::edge::{Edge, RowBatch};
 use super::failure::Failed;
@@ -48,9 +48,9 @@ type Update = (((u64, u32), ((u32, u64), u64)), u64, isize);
 type ContenderTrace = ValSpine<(u64, u32), ((u32, u64), u64), u64, isize>;
 type WinnerTrace = ValSpine<(u64, u32), u64, u64, isize>;
 
-/// Maintains who has the places of each group, the best of its contenders, as changes: see [`Placed::read`]. In time with `contenders`, whose batches come from
-/// [`Contender::rows`]; a group must stay on one worker. The cost of an iteration is proportional to the size of the groups that it
-/// changes.
+/// Maintains who has the places of each group, the best of its contenders, as changes: see [`Placed::read`]. In time
+/// with `contenders`, whose batches come from [`Contender::rows`]; a group must stay on one worker. The cost of an
+/// iteration is proportional to the size of the groups that it changes.
 pub fn best<'s>(contenders: Edge<'s>) -> Edge<'s> {
     let updates = contenders.unary::<CapacityContainerBuilder<Vec<Update>>, _, _, _>(Pipeline, "contenders", |_, _| {
         move |input, output| {

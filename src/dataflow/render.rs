@@ -10,9 +10,9 @@ use crate::pipeline::{Node, Pipeline};
 use std::collections::BTreeMap;
 use timely::dataflow::Scope;
 
-/// The output of every node: that of its operator, or the rows that `feeds` has for it. A delayed edge is a feedback edge whose path
-/// summary is its staleness plus one, so that progress tracking itself enforces the bound; the rows it carries at the start of a resumed
-/// run come from the context's `past`. Fails with the node that can't be built.
+/// The output of every node: that of its operator, or the rows that `feeds` has for it. A delayed edge is a feedback
+/// edge whose path summary is its staleness plus one, so that progress tracking itself enforces the bound; the rows it
+/// carries at the start of a resumed run come from the context's `past`. Fails with the node that can't be built.
 pub fn render<'s>(
     pipeline: &Pipeline,
     scope: Scope<'s, u64>,

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use timely::dataflow::operators::Probe;
 
-/// How long a failed process waits before it ends, if it isn't the first: that one may be about to report the same error.
+/// How long a failed process waits before it ends, if it isn't the first: that one may be about to report the same
+/// error.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The configuration of a run.
@@ -32,7 +33,8 @@ pub struct Plan {
     pub cluster: Option<Cluster>,
     /// The iteration to start with: above 0 when a run is resumed.
     pub first: u64,
-    /// How many versions of the weights an iteration makes, at most: old ones are kept for as long as some node may ask for them.
+    /// How many versions of the weights an iteration makes, at most: old ones are kept for as long as some node may ask
+    /// for them.
     pub updates: usize,
     /// Nodes whose rows are supplied instead of computed by their operators.
     pub feeds: Feeds,
@@ -159,8 +161,9 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     }
     shared.programs.close();
     if let Some(failure) = shared.failure().filter(|_| !alone) {
-        // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it when
-        // this process ends, which is what its caller does with a failure. Where all have failed alike, the first one has the word.
+        // Waiting for the other processes to say goodbye would be waiting for ever: they don't know yet. They learn it
+        // when this process ends, which is what its caller does with a failure. Where all have failed alike, the first
+        // one has the word.
         mark_reported();
         if !decides {
             std::thread::sleep(LINGER);

@@ -1,5 +1,5 @@
-//! The shape of every operator outside loops. A stage buffers what arrives until the frontier of every input has passed an iteration, then
-//! runs once for that iteration and emits. Nothing waits for a count.
+//! The shape of every operator outside loops. A stage buffers what arrives until the frontier of every input has passed
+//! an iteration, then runs once for that iteration and emits. Nothing waits for a count.
 
 use super::beside::StageThread;
 use super::edge::{Edge, Route, RowBatch, StageInput, StageOutput};
@@ -27,7 +27,8 @@ pub enum Place {
 pub struct Stage<'s> {
     pub name: String,
     pub inputs: Vec<(Edge<'s>, Route)>,
-    /// Runs at iteration 0 (on the first worker of each process) though nothing has arrived. A resumed run is past that.
+    /// Runs at iteration 0 (on the first worker of each process) though nothing has arrived. A resumed run is past
+    /// that.
     pub begins: bool,
     pub place: Place,
 }

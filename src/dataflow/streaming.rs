@@ -1,5 +1,5 @@
-//! The shape of an operator inside a loop: rows are processed as they arrive, so that no trial waits for the attempt of another. Only
-//! iterations wait for one another, and an iteration waits for the inputs that gate it (the weights).
+//! The shape of an operator inside a loop: rows are processed as they arrive, so that no trial waits for the attempt of
+//! another. Only iterations wait for one another, and an iteration waits for the inputs that gate it (the weights).
 
 use super::beside::StageThread;
 use super::edge::{Attempt, Inner, Route, RowBatch};
@@ -70,7 +70,8 @@ struct QueuedRows {
     rows: RecordBatch,
 }
 
-/// Builds the operator. An iteration begins when the gates have passed it and no more rows of the previous one can arrive.
+/// Builds the operator. An iteration begins when the gates have passed it and no more rows of the previous one can
+/// arrive.
 pub fn streaming<'s>(inputs: StreamingInputs<'s>, ctx: &Context, operator: impl Streaming) -> Inner<'s> {
     let scope = inputs.rows[0].0.scope();
     let here = scope.index();
@@ -158,8 +159,8 @@ pub fn streaming<'s>(inputs: StreamingInputs<'s>, ctx: &Context, operator: impl 
     stream
 }
 
-/// The operator's thread: accepts arrived messages, works for a while, and repeats; it sleeps while there is nothing to do. It ends after
-/// an error.
+/// The operator's thread: accepts arrived messages, works for a while, and repeats; it sleeps while there is nothing to
+/// do. It ends after an error.
 fn thread(
     name: &str,
     mut operator: impl Streaming,

@@ -85,8 +85,8 @@ impl Watch {
         self.committed.load(Relaxed)
     }
 
-    /// The metrics of the engine at the commit of `iteration`: each node's `busy_seconds` and `rows_out`, and the `policy_busy_seconds` of
-    /// `engine` since the previous commit.
+    /// The metrics of the engine at the commit of `iteration`: each node's `busy_seconds` and `rows_out`, and the
+    /// `policy_busy_seconds` of `engine` since the previous commit.
     pub(super) fn figures(&self, iteration: u64, figures: &mut Figures) {
         self.committed.fetch_max(iteration + 1, Relaxed);
         let mut sums: BTreeMap<&str, (Duration, u64)> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! A thread that checks the stages twice a second. It writes `status.json`, which `flow top` reads, and detects a run that is stuck: one
-//! without progress for longer than the limit ends with a failure that names which stage holds which iteration and what it waits for. A
-//! stage that is merely busy is named in a warning first; it ends the run when for twice the limit nothing has given a sign of life and the
-//! policy is idle.
+//! A thread that checks the stages twice a second. It writes `status.json`, which `flow top` reads, and detects a run
+//! that is stuck: one without progress for longer than the limit ends with a failure that names which stage holds which
+//! iteration and what it waits for. A stage that is merely busy is named in a warning first; it ends the run when for
+//! twice the limit nothing has given a sign of life and the policy is idle.
 
 use super::cluster::life::Life;
 use super::context::RunState;
@@ -31,8 +31,8 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches a run. `limit` is how long it may make no progress; a stage that takes longer is named. Of several processes one `decides`,
-    /// and learns through `life` of progress in the others.
+    /// Watches a run. `limit` is how long it may make no progress; a stage that takes longer is named. Of several
+    /// processes one `decides`, and learns through `life` of progress in the others.
     pub fn start(
         shared: &RunState,
         folder: Option<&Path>,
@@ -142,8 +142,8 @@ impl Judge {
         Judge { limit, decides, beats: 0, still: Duration::ZERO, mute: Duration::ZERO, noticed: false, named: BTreeMap::new() }
     }
 
-    /// Checks the readings, `passed` after the previous check. `policy`: the beats of the policy thread and of other processes, and whether
-    /// it is busy.
+    /// Checks the readings, `passed` after the previous check. `policy`: the beats of the policy thread and of other
+    /// processes, and whether it is busy.
     fn look(&mut self, readings: &[StageReading], policy: Option<(u64, bool)>, passed: Duration) -> Verdict {
         let mut verdict = Verdict::default();
         if let Some(limit) = self.limit {

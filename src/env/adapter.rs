@@ -1,5 +1,5 @@
-//! The field's worlds: adapters of the Python package `flow-env`, each in a virtual environment of its own under the project. In a
-//! pipeline `env: scienceworld` is short for a process that serves one.
+//! The field's worlds: adapters of the Python package `flow-env`, each in a virtual environment of its own under the
+//! project. In a pipeline `env: scienceworld` is short for a process that serves one.
 
 use super::game::{EnvironmentKind, Game};
 use super::installed::folder;
@@ -16,10 +16,12 @@ pub(super) static PROCESS: &EnvironmentKind = &EnvironmentKind::for_settings::<P
 #[derive(Deserialize, JsonSchema, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 struct AdapterSettings {
-    /// The part after the colon in `flow-env serve textworld-express:coin`: which games, pages or servers; `flow env` shows the form.
+    /// The part after the colon in `flow-env serve textworld-express:coin`: which games, pages or servers; `flow env`
+    /// shows the form.
     #[serde(default)]
     world: String,
-    /// The name of its tasks; the world's name unless given. With another `world` the same task is another one, so it needs another name.
+    /// The name of its tasks; the world's name unless given. With another `world` the same task is another one, so it
+    /// needs another name.
     #[serde(default)]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     name: Option<String>,
@@ -35,8 +37,8 @@ struct AdapterSettings {
     #[serde(default = "number::<f64, 60>")]
     #[schemars(range(min = 0.001, max = 86_400))]
     seconds: f64,
-    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine (docs/protocol.md lists
-    /// them); any other could be a secret.
+    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine
+    /// (docs/protocol.md lists them); any other could be a secret.
     #[serde(default)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pass: Vec<String>,

@@ -4,12 +4,13 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A call of a chat model. The calls of an episode form a graph: one may go on from another, whose messages and answer it begins with.
+/// A call of a chat model. The calls of an episode form a graph: one may go on from another, whose messages and answer
+/// it begins with.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// Its name within the episode, which decides its random numbers: a hash of its parent call and its new messages. 16 hexadecimal
-    /// digits.
+    /// Its name within the episode, which decides its random numbers: a hash of its parent call and its new messages.
+    /// 16 hexadecimal digits.
     #[serde(deserialize_with = "id")]
     pub id: u64,
     /// The model that the program named.
@@ -71,7 +72,8 @@ fn some_id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> 
 pub enum Act<'a> {
     /// An action, to be carried out.
     Action(&'a str),
-    /// The answer to a call: its text, whether it was cut off at its limit, and the tokens of the prompt and of the answer.
+    /// The answer to a call: its text, whether it was cut off at its limit, and the tokens of the prompt and of the
+    /// answer.
     Answer { text: &'a str, cut: bool, tokens: [usize; 2] },
     /// A call can't be answered: its prompt has so many tokens, and so many are allowed.
     Refuse { tokens: usize, limit: usize },

@@ -55,7 +55,8 @@ impl Cause {
 pub struct Fault {
     pub cause: Cause,
     pub text: String,
-    /// Whether this episode brought it about. One that merely shared a process with it has lost nothing but its progress.
+    /// Whether this episode brought it about. One that merely shared a process with it has lost nothing but its
+    /// progress.
     pub own: bool,
 }
 

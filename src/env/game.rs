@@ -12,11 +12,11 @@ use std::any::Any;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-/// The settings of an environment and all that follows from them. This is what an environment's folder brings; its line in
-/// [`super::TABLE`] makes it known.
+/// The settings of an environment and all that follows from them. This is what an environment's folder brings; its line
+/// in [`super::TABLE`] makes it known.
 ///
-/// The struct is typed once. As JSON Schema it describes what a `tasks` node may say in its `with`, defaults included; through
-/// serde it reads that, and writes what a panel's file says of its game.
+/// The struct is typed once. As JSON Schema it describes what a `tasks` node may say in its `with`, defaults included;
+/// through serde it reads that, and writes what a panel's file says of its game.
 pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send + Sync + Sized + 'static {
     /// `env` in a pipeline, and the first part of its tasks' names: lower-case letters.
     const NAME: &'static str;
@@ -27,8 +27,8 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
     fn check(&self) -> Result<(), EnvError> {
         Ok(())
     }
-    /// The settings as they stand in a task's name between the environment and the seed, such as `6x6-b1-m1`. Different settings
-    /// have different labels.
+    /// The settings as they stand in a task's name between the environment and the seed, such as `6x6-b1-m1`. Different
+    /// settings have different labels.
     fn label(&self) -> String;
     /// The settings that a label means. It need not be strict: a name is only taken if it is written the same again.
     fn parse(label: &str) -> Option<Self>;
@@ -38,8 +38,8 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
     fn words(&self) -> Vec<String>;
     /// The environment of a task, not yet reset, on one of the boards that it may have.
     fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError>;
-    /// Hash of all that the seed decides and a player can tell apart by playing: tasks with equal hashes are played alike, and no two splits have
-    /// tasks that are.
+    /// Hash of all that the seed decides and a player can tell apart by playing: tasks with equal hashes are played
+    /// alike, and no two splits have tasks that are.
     fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError>;
 }
 
@@ -123,8 +123,8 @@ impl EnvironmentKind {
 /// What a game that is played here may say beside its own settings.
 #[derive(Deserialize, JsonSchema)]
 struct Dealt {
-    /// The quarter of all tasks that these are of: `warmstart`, `train`, `dev` or `test`. Tasks are dealt by their content, so none is in two
-    /// of them. Any but those of `test`, which panels are made of, when left out.
+    /// The quarter of all tasks that these are of: `warmstart`, `train`, `dev` or `test`. Tasks are dealt by their
+    /// content, so none is in two of them. Any but those of `test`, which panels are made of, when left out.
     #[serde(default)]
     split: Option<Split>,
 }
@@ -226,8 +226,8 @@ impl Game {
         self.settings.rules()
     }
 
-    /// Every word and symbol of the game's texts, each once, for a tokenizer that always takes the longest match. Free text falls
-    /// back on bytes. A program has words of its own.
+    /// Every word and symbol of the game's texts, each once, for a tokenizer that always takes the longest match. Free
+    /// text falls back on bytes. A program has words of its own.
     pub fn vocabulary(&self) -> Vec<String> {
         words::vocabulary(self.settings.words(), &self.rules())
     }

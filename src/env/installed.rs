@@ -1,5 +1,5 @@
-//! The installed environments of the package `flow-env`, each in a virtual environment of its own under the project. The package is copied
-//! into them, and the copy is brought up to date before it is used.
+//! The installed environments of the package `flow-env`, each in a virtual environment of its own under the project.
+//! The package is copied into them, and the copy is brought up to date before it is used.
 
 use crate::python_package;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = ".flow/env";
 /// The Python package in it, and in a virtual environment.
 const MODULE: &str = "flow_env";
-/// Written last: its presence says that the rest is whole. It has the pinned packages and, where it isn't that of the repository, the package's folder.
+/// Written last: its presence says that the rest is whole. It has the pinned packages and, where it isn't that of the
+/// repository, the package's folder.
 const DONE: &str = "flow-env.txt";
 /// Before the package's folder in [`DONE`].
 const FROM: &str = "# from ";
@@ -41,7 +42,8 @@ pub fn copy_package(package: &Path, packages: &Path) -> io::Result<()> {
     copy(&package.join(MODULE), &packages.join(MODULE))
 }
 
-/// Notes that a virtual environment is whole: what it was made of, and from which package unless that is the repository's.
+/// Notes that a virtual environment is whole: what it was made of, and from which package unless that is the
+/// repository's.
 pub fn finish(folder: &Path, pinned: &str, package: Option<&Path>) -> io::Result<()> {
     let from = package.map(|package| Ok::<_, io::Error>(format!("\n{FROM}{}\n", package.canonicalize()?.display()))).transpose()?;
     fs::write(folder.join(DONE), format!("{pinned}{}", from.unwrap_or_default()))

@@ -1,7 +1,7 @@
 //! Environments: text in, text out, a canonical state, and an expert to learn from. They know no policy and no rows.
 //!
-//! An environment is a folder here and a line in [`TABLE`], and nothing else knows its name. A [`Task`] is an environment's
-//! settings with a seed; its name says both, so it means the same on every machine.
+//! An environment is a folder here and a line in [`TABLE`], and nothing else knows its name. A [`Task`] is an
+//! environment's settings with a seed; its name says both, so it means the same on every machine.
 //!
 //! ```
 //! use flow::env::Task;
@@ -73,7 +73,8 @@ pub struct TimeStep {
     pub valid: bool,
 }
 
-/// One live episode. No method should panic, whatever text it is given; one that does costs its episode ([`Worlds`]), not the run.
+/// One live episode. No method should panic, whatever text it is given; one that does costs its episode ([`Worlds`]),
+/// not the run.
 pub trait Environment: Send {
     /// Starts the episode of the task again.
     fn reset(&mut self) -> TimeStep;
@@ -87,13 +88,14 @@ pub trait Environment: Send {
     }
     /// The expert's action from here; `None` when it knows no way on.
     fn expert(&mut self) -> Option<String>;
-    /// What the expert writes in this tagged part of the answer whose action it has just given, such as `memory`; `None` where it has
-    /// nothing to write there.
+    /// What the expert writes in this tagged part of the answer whose action it has just given, such as `memory`;
+    /// `None` where it has nothing to write there.
     fn expert_part(&mut self, tag: &str) -> Option<String> {
         let _ = tag;
         None
     }
-    /// What an expert would note for the next attempt at the same task, now that this one is over; `None` when there is nothing to note.
+    /// What an expert would note for the next attempt at the same task, now that this one is over; `None` when there is
+    /// nothing to note.
     fn lesson(&mut self) -> Option<String> {
         None
     }

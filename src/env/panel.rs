@@ -17,7 +17,8 @@ pub struct Panel {
     /// The label and the first 12 digits of the hash of the content.
     pub name: String,
     pub tasks: Vec<Task>,
-    /// SHA-256 of the boards of all tasks, or of the first views of some of a program's: whether those are still made that were frozen.
+    /// SHA-256 of the boards of all tasks, or of the first views of some of a program's: whether those are still made
+    /// that were frozen.
     pub boards: String,
     /// The kind of each task, where a program names it; else nothing.
     pub types: Vec<String>,
@@ -40,11 +41,12 @@ struct File {
 /// Seeds in a row that may repeat a board before repeats are accepted: then the game has no more boards to offer.
 const REPEATS: usize = 500;
 
-/// Tasks of a program's panel whose first views are a part of its content: so few that a panel is quickly held against the program.
+/// Tasks of a program's panel whose first views are a part of its content: so few that a panel is quickly held against
+/// the program.
 const VIEWED: usize = 16;
 
-/// A panel of `count` tasks, different boards as far as the game has them. The same label always gives the same panel. Of a program's
-/// split it is a sample, or all of it if there are no more; `programs` knows how the program is started.
+/// A panel of `count` tasks, different boards as far as the game has them. The same label always gives the same panel.
+/// Of a program's split it is a sample, or all of it if there are no more; `programs` knows how the program is started.
 pub fn freeze(game: &Game, label: &str, count: usize, programs: &Programs) -> Result<Panel, EnvError> {
     let (tasks, types) = match game.program() {
         Some(program) => sample(game, program, label, count, programs)?,
@@ -55,7 +57,8 @@ pub fn freeze(game: &Game, label: &str, count: usize, programs: &Programs) -> Re
     Ok(Panel { name, tasks, boards, types })
 }
 
-/// Tasks of a program's split, and their types if it names any: all are begun once to hear it, and to see that they can be.
+/// Tasks of a program's split, and their types if it names any: all are begun once to hear it, and to see that they can
+/// be.
 fn sample(
     game: &Game,
     program: &ProcessSettings,

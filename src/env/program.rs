@@ -1,5 +1,5 @@
-//! Your own agent programs, which drive the loop themselves and know nothing but a base URL: `env: program` is short for the process that
-//! opens a door to them (`flow_env`'s `program`), each episode a run of the program.
+//! Your own agent programs, which drive the loop themselves and know nothing but a base URL: `env: program` is short
+//! for the process that opens a door to them (`flow_env`'s `program`), each episode a run of the program.
 
 use super::adapter::PROCESS;
 use super::game::{EnvironmentKind, Game};
@@ -14,17 +14,20 @@ use std::path::Path;
 
 const NAME: &str = "program";
 
-/// How an agent program is run. It is started once an episode, with the task as a line of JSON on its standard input and in `FLOW_TASK` (unless
-/// it has more than 100 kB), and with the base URLs and keys that the clients of OpenAI and Anthropic read; it needs no change.
+/// How an agent program is run. It is started once an episode, with the task as a line of JSON on its standard input
+/// and in `FLOW_TASK` (unless it has more than 100 kB), and with the base URLs and keys that the clients of OpenAI and
+/// Anthropic read; it needs no change.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 struct ProgramSettings {
     /// The program and its arguments, run as they are, without a shell.
     #[schemars(length(min = 1), extend("x-names" = "program"))]
     command: Vec<String>,
-    /// A file of tasks, a JSON object a line: `id` names the task, `split` its split (`train` unless given), and all else is the program's own to read.
+    /// A file of tasks, a JSON object a line: `id` names the task, `split` its split (`train` unless given), and all
+    /// else is the program's own to read.
     tasks: String,
-    /// The name of its tasks; with another `command` or another file the same task is another one, so it needs another name.
+    /// The name of its tasks; with another `command` or another file the same task is another one, so it needs another
+    /// name.
     #[serde(default = "default_name", skip_serializing)]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = NAME))]
     name: String,
@@ -54,12 +57,13 @@ struct ProgramSettings {
     #[serde(default = "number::<u32, 64>")]
     #[schemars(range(min = 1, max = 4096))]
     live: u32,
-    /// Whether calls of one episode may overlap (sub-agents that work at the same time): its rows then stand in the order of their graph, so that they are the
-    /// same whichever call comes first. Without it an episode whose calls overlap has failed.
+    /// Whether calls of one episode may overlap (sub-agents that work at the same time): its rows then stand in the
+    /// order of their graph, so that they are the same whichever call comes first. Without it an episode whose calls
+    /// overlap has failed.
     #[serde(default)]
     parallel: bool,
-    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine (docs/protocol.md lists
-    /// them); any other could be a secret.
+    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine
+    /// (docs/protocol.md lists them); any other could be a secret.
     #[serde(default)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pass: Vec<String>,

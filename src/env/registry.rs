@@ -1,5 +1,5 @@
-//! The registry: the one list of environments. A new one is a folder beside this file, whose settings are a [`super::GameSettings`],
-//! and a line in [`TABLE`]; one that a program plays is an adapter of `flow-env` and a line.
+//! The registry: the one list of environments. A new one is a folder beside this file, whose settings are a
+//! [`super::GameSettings`], and a line in [`TABLE`]; one that a program plays is an adapter of `flow-env` and a line.
 
 use super::game::{EnvironmentKind, Game};
 use super::{adapter, doors, minesweeper, process, program, search, sokoban, webshop, EnvError};

@@ -4,8 +4,8 @@ use crate::seed::{mix, text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A quarter of a game's boards, dealt by their content: a board is in one split, whatever seeds and settings lead to it. Seeds apart
-/// aren't enough on small boards, where two seeds often give the same one.
+/// A quarter of a game's boards, dealt by their content: a board is in one split, whatever seeds and settings lead to
+/// it. Seeds apart aren't enough on small boards, where two seeds often give the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]

@@ -15,7 +15,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// The name, made from the content alone, such as `sokoban-6x6-b2-m1-s123`. Settings that keep their usual values may be left out.
+    /// The name, made from the content alone, such as `sokoban-6x6-b2-m1-s123`. Settings that keep their usual values
+    /// may be left out.
     pub fn name(&self) -> String {
         format!("{}-{}-s{}", self.game.env(), self.game.label(), self.seed)
     }
@@ -43,7 +44,8 @@ impl Task {
         self.game.make(self.seed)
     }
 
-    /// Hash of all that the seed decides and a player can tell apart by playing: tasks with equal hashes are played alike.
+    /// Hash of all that the seed decides and a player can tell apart by playing: tasks with equal hashes are played
+    /// alike.
     pub fn board(&self) -> Result<u64, EnvError> {
         self.game.board(self.seed)
     }
@@ -113,8 +115,8 @@ mod tests {
         }
     }
 
-    /// 4x4 boards with three mines are few: 7,248 by mines and first cell, 5,952 to a player, and two seeds often give the same one. A split's
-    /// tasks, a panel of it and what needs no split know only their own.
+    /// 4x4 boards with three mines are few: 7,248 by mines and first cell, 5,952 to a player, and two seeds often give
+    /// the same one. A split's tasks, a panel of it and what needs no split know only their own.
     #[test]
     fn no_board_is_in_two_splits() {
         for env in ["minesweeper-4x4-m3", "sokoban-6x6-b1-m3", "webshop-p1000", "search-d500-f3", "doors-d4-r2"] {
@@ -162,7 +164,8 @@ mod tests {
         way
     }
 
-    /// What can be told of a task by its first view and by one step: the words of what is asked, in any order, and what each action leads to.
+    /// What can be told of a task by its first view and by one step: the words of what is asked, in any order, and what
+    /// each action leads to.
     fn signature(task: &Task) -> Vec<String> {
         let mut env = task.make().unwrap();
         let first = env.reset();

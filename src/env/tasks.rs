@@ -15,8 +15,8 @@ pub struct TrainingTasks {
 }
 
 impl TrainingTasks {
-    /// `run` is the run's seed, `node` the id of the node that draws: two nodes of a run draw different tasks of one game. A program is
-    /// asked once which tasks it has.
+    /// `run` is the run's seed, `node` the id of the node that draws: two nodes of a run draw different tasks of one
+    /// game. A program is asked once which tasks it has.
     pub fn new(game: Game, run: u64, node: &str, programs: &Programs) -> Result<TrainingTasks, EnvError> {
         let items = match game.program() {
             Some(program) => Some(program.items(&programs.hello(&program.name)?).map(|(split, items)| (split, items.clone()))?),
@@ -25,8 +25,9 @@ impl TrainingTasks {
         Ok(TrainingTasks { game, items, seed: mix(run, text(node)) })
     }
 
-    /// The tasks of one iteration. They depend on game, seed, node, iteration and their number only. Those of a split are drawn without
-    /// replacement: iteration after iteration takes the next ones, and when all have been taken, all are shuffled anew.
+    /// The tasks of one iteration. They depend on game, seed, node, iteration and their number only. Those of a split
+    /// are drawn without replacement: iteration after iteration takes the next ones, and when all have been taken, all
+    /// are shuffled anew.
     pub fn tasks(&self, iteration: u64, batch: usize) -> Vec<Task> {
         let Some(((split, items), program)) = self.items.as_ref().zip(self.game.program()) else {
             return training(&self.game, self.seed, iteration, batch);
@@ -60,8 +61,8 @@ mod tests {
         training.tasks(iteration, 200).iter().map(|task| task.board().unwrap()).collect()
     }
 
-    /// A node that imitates must not be shown the boards that another node of the run then plays. Of some 100,000 boards two nodes
-    /// that draw 200 each share a few at most; many boards look alike to a player, and count as one.
+    /// A node that imitates must not be shown the boards that another node of the run then plays. Of some 100,000
+    /// boards two nodes that draw 200 each share a few at most; many boards look alike to a player, and count as one.
     #[test]
     fn two_nodes_of_one_game_draw_different_boards() {
         let own = boards(7, "own", 3);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// What every prompt and answer may contain, the game's own words, digits, and the words of its rules, each once and in this order.
+/// What every prompt and answer may contain, the game's own words, digits, and the words of its rules, each once and in
+/// this order.
 pub(super) fn vocabulary(own: Vec<String>, rules: &str) -> Vec<String> {
     let mut all: Vec<String> = ["<action>", "</action>", "\n", " ", ",", ", ", ".", ". ", ":", ": "].map(String::from).to_vec();
     all.extend(own);

@@ -1,7 +1,7 @@
 //! Live episodes by number: those of the built-in games run in this process, the others in processes of their own.
 //!
-//! Resets and steps don't wait; their views are collected as they arrive. So the policy can answer the episodes that are ready while slow
-//! environments still work.
+//! Resets and steps don't wait; their views are collected as they arrive. So the policy can answer the episodes that
+//! are ready while slow environments still work.
 
 use super::here::LocalEpisodes;
 use super::process::{wait, EpisodeAnswer, EpisodeRequest, Pool, ProcessError, Programs};
@@ -27,7 +27,8 @@ pub struct Worlds {
     led: BTreeMap<usize, bool>,
 }
 
-/// An episode to be begun: its number, its task, and whether its admissible actions are to be listed. Our own games list them always.
+/// An episode to be begun: its number, its task, and whether its admissible actions are to be listed. Our own games
+/// list them always.
 pub type ResetRequest<'a> = (usize, &'a Task, bool);
 
 impl Worlds {
@@ -89,8 +90,8 @@ impl Worlds {
         Ok(())
     }
 
-    /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then. Where a process's expert was asked
-    /// before, it is asked again on the same line, so that no separate request is needed.
+    /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then. Where a process's
+    /// expert was asked before, it is asked again on the same line, so that no separate request is needed.
     pub fn act(&mut self, moves: &[(usize, Act)]) -> Result<(), EnvError> {
         let mut asks: BTreeMap<String, Vec<(usize, Act, bool)>> = BTreeMap::new();
         for (episode, act) in moves {
@@ -120,8 +121,8 @@ impl Worlds {
         std::mem::take(&mut self.views)
     }
 
-    /// The views of episodes that were begun or moved. Waits for the first, if any is to come, and then for the others until all are there or
-    /// `patience` is over.
+    /// The views of episodes that were begun or moved. Waits for the first, if any is to come, and then for the others
+    /// until all are there or `patience` is over.
     pub fn views(&mut self, patience: Duration) -> Vec<(usize, Result<EpisodeView, Fault>)> {
         let mut until = None;
         loop {
@@ -190,7 +191,8 @@ impl Worlds {
         Ok(episodes.iter().filter_map(|e| self.advice.remove(e)).collect())
     }
 
-    /// What the expert of an episode writes in these tagged parts of its answer, beside the action that it gave; a process's writes nothing.
+    /// What the expert of an episode writes in these tagged parts of its answer, beside the action that it gave; a
+    /// process's writes nothing.
     pub fn expert_parts(&mut self, episode: usize, tags: &[&str]) -> Vec<Option<String>> {
         tags.iter().map(|tag| self.here.expert_part(episode, tag)).collect()
     }

@@ -1,5 +1,6 @@
-//! Tables beside the log: later findings about a run, such as an audit of its credit. `RUN/audit/<name>/<part>.parquet` are rows of the
-//! table `audit`, which `flow query` reads beside those of the log. No manifest names them: what is there whole is read.
+//! Tables beside the log: later findings about a run, such as an audit of its credit. `RUN/audit/<name>/<part>.parquet`
+//! are rows of the table `audit`, which `flow query` reads beside those of the log. No manifest names them: what is
+//! there whole is read.
 
 use super::{disk, writer, LogError, Run, RunInfo};
 use arrow::array::RecordBatch;
@@ -8,7 +9,8 @@ use std::path::PathBuf;
 /// The tables that may stand beside a log. Those of logged nodes of the same name come first.
 pub(super) const TABLES: [&str; 1] = ["audit"];
 
-/// The columns of the table `audit`, with DuckDB's types, for questions that are held against a run before it is audited.
+/// The columns of the table `audit`, with DuckDB's types, for questions that are held against a run before it is
+/// audited.
 pub const AUDIT: [(&str, &str); 18] = [
     ("audit", "VARCHAR"),
     ("iteration", "UBIGINT"),

@@ -1,5 +1,5 @@
-//! A hash chain of lines: each holds the checksum of its content and of all lines before it, so that a line that was changed, lost or
-//! inserted is noticed. A line is JSON, and its checksum is its first field.
+//! A hash chain of lines: each holds the checksum of its content and of all lines before it, so that a line that was
+//! changed, lost or inserted is noticed. A line is JSON, and its checksum is its first field.
 
 use crate::seed::{bytes, mix};
 use serde::de::DeserializeOwned;
@@ -9,7 +9,8 @@ use serde::Serialize;
 const BEFORE: &str = "{\"chain\":\"";
 const AFTER: &str = "\",";
 
-/// The line of `value`, an object with at least one field, after a line with the checksum `chain`; and its own checksum.
+/// The line of `value`, an object with at least one field, after a line with the checksum `chain`; and its own
+/// checksum.
 ///
 /// # Errors
 /// Those of writing JSON.
@@ -23,8 +24,8 @@ pub(super) fn line<T: Serialize>(value: &T, chain: u64) -> Result<(Vec<u8>, u64)
     Ok((line, sum))
 }
 
-/// The values in the lines of `text`, which continue the checksum `chain`, and the last checksum. An incomplete last line, which a kill
-/// leaves, is ignored.
+/// The values in the lines of `text`, which continue the checksum `chain`, and the last checksum. An incomplete last
+/// line, which a kill leaves, is ignored.
 ///
 /// # Errors
 /// The number of the first changed line, from 1.

@@ -1,5 +1,5 @@
-//! Commits: an iteration becomes a line of the journal; in the background whole blocks of iterations are compacted into segments
-//! ([`super::compaction`]); and files that no commit names are removed.
+//! Commits: an iteration becomes a line of the journal; in the background whole blocks of iterations are compacted into
+//! segments ([`super::compaction`]); and files that no commit names are removed.
 
 use super::compaction::{compact, give_way, Compacted, JournalBlock};
 use super::head::ManifestBody;
@@ -34,14 +34,16 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Continues from the run's manifest. Removes the parts that no commit names, so call it before any part is written.
+    /// Continues from the run's manifest. Removes the parts that no commit names, so call it before any part is
+    /// written.
     pub fn new(run: Run) -> Result<Committer, LogError> {
         let index = LogIndex::read(run.root())?;
         sweep::sweep(&run, &index)?;
         Committer::start(run, index, u64::MAX)
     }
 
-    /// Keeps the iterations before `first` and continues after them, with a new journal that counts once the manifest names it.
+    /// Keeps the iterations before `first` and continues after them, with a new journal that counts once the manifest
+    /// names it.
     fn start(run: Run, index: LogIndex, first: u64) -> Result<Committer, LogError> {
         let root = run.root().to_owned();
         let mut pruner = WeightPruner::new(&index.info);
@@ -151,7 +153,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Takes over a finished compaction, and starts the next one if there are whole blocks. A commit does no more for it than this.
+    /// Takes over a finished compaction, and starts the next one if there are whole blocks. A commit does no more for
+    /// it than this.
     fn fold(&mut self) {
         if self.folding.as_ref().is_some_and(JoinHandle::is_finished) {
             self.wait();
@@ -211,7 +214,8 @@ fn unpacked(run: &Run, iterations: Vec<Iteration>) -> Result<Vec<Iteration>, Log
 }
 
 impl Run {
-    /// Undoes the commits from iteration `first` on, for a run that continues from there, and returns the manifest that is left.
+    /// Undoes the commits from iteration `first` on, for a run that continues from there, and returns the manifest that
+    /// is left.
     pub fn rewind(&self, first: u64) -> Result<Manifest, LogError> {
         let manifest = self.manifest()?;
         if manifest.next() <= first {

@@ -1,5 +1,5 @@
-//! Compaction: whole blocks of the journal become segments in the background, and the files that they replace are removed once they have no
-//! reader.
+//! Compaction: whole blocks of the journal become segments in the background, and the files that they replace are
+//! removed once they have no reader.
 
 use super::fold::{fold, superseded};
 use super::head::ManifestBody;
@@ -27,14 +27,15 @@ pub(super) struct Compacted {
     pub obsolete: Vec<String>,
 }
 
-/// Lets this thread yield to all others: training doesn't wait for compaction. Where a priority is one of the whole process, it stays.
+/// Lets this thread yield to all others: training doesn't wait for compaction. Where a priority is one of the whole
+/// process, it stays.
 pub(super) fn give_way() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(10);
 }
 
-/// Puts whole blocks into segments, and names these in the manifest in place of the files that they replace. No other writer of the
-/// manifest may run meanwhile.
+/// Puts whole blocks into segments, and names these in the manifest in place of the files that they replace. No other
+/// writer of the manifest may run meanwhile.
 pub(super) fn compact(
     run: &Run,
     mut head: ManifestBody,
@@ -61,8 +62,9 @@ pub(super) fn compact(
     Ok(Compacted { chain: head.chain, segments: head.segments, blocks: blocks.len(), obsolete })
 }
 
-/// Removes obsolete files, and gives the segments' files, which replace them, their names: together, so that other programs read each row once.
-/// Where somebody may be reading the obsolete ones, it returns them, for the next time; the segments' files wait as well.
+/// Removes obsolete files, and gives the segments' files, which replace them, their names: together, so that other
+/// programs read each row once. Where somebody may be reading the obsolete ones, it returns them, for the next time;
+/// the segments' files wait as well.
 fn swap_unless_read(run: &Run, segments: &[Segment], obsolete: Vec<String>) -> Vec<String> {
     let done = readers::unless_read(run, || {
         for path in obsolete.iter().map(|path| run.root().join(path)) {

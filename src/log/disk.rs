@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-/// Puts `chunks`, one after the other, in place of the file at `path`: temporary name, sync, rename, sync of the folder.
-/// A reader, or a machine that loses power, meets the old file or the new one.
+/// Puts `chunks`, one after the other, in place of the file at `path`: temporary name, sync, rename, sync of the
+/// folder. A reader, or a machine that loses power, meets the old file or the new one.
 pub(super) fn replace(path: &Path, chunks: &[&[u8]]) -> Result<(), LogError> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".tmp");
@@ -38,8 +38,8 @@ pub(super) fn is_folder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Makes the folder `log/<node>/<iterations>`. Where a part of it is a symbolic link it is refused: what is written there would lie outside
-/// the run's folder.
+/// Makes the folder `log/<node>/<iterations>`. Where a part of it is a symbolic link it is refused: what is written
+/// there would lie outside the run's folder.
 pub(super) fn own_folder(path: &Path) -> Result<(), LogError> {
     unlinked(path)?;
     fs::create_dir_all(path).map_err(LogError::io(path))

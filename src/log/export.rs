@@ -1,4 +1,5 @@
-//! All tables of a run as files of other programs. Views over several tables, such as `trajectories`, become tables, too.
+//! All tables of a run as files of other programs. Views over several tables, such as `trajectories`, become tables,
+//! too.
 
 use super::index::LogIndex;
 use super::query::{explained, stream_to};
@@ -11,8 +12,8 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Writes `<table>.parquet` into `folder` for each table that a query can name, all of the same committed iterations; files of these names are
-/// replaced. Returns the tables.
+/// Writes `<table>.parquet` into `folder` for each table that a query can name, all of the same committed iterations;
+/// files of these names are replaced. Returns the tables.
 ///
 /// # Errors
 /// If the log is damaged, or a file can't be written.

@@ -1,5 +1,5 @@
-//! Compaction: the small files of a block of iterations become a segment with one file a node, and several segments become a larger one.
-//! The old files stay until the manifest names the new ones.
+//! Compaction: the small files of a block of iterations become a segment with one file a node, and several segments
+//! become a larger one. The old files stay until the manifest names the new ones.
 
 use super::head::ManifestBody;
 use super::journal::BLOCK;
@@ -19,7 +19,8 @@ const FAN: usize = 8;
 /// The largest file of a node that merging may make, in bytes.
 const MOST: u64 = 32 << 20;
 
-/// Writes the files of segments; their names hold the generation, so that files left by another writer are never mixed in.
+/// Writes the files of segments; their names hold the generation, so that files left by another writer are never mixed
+/// in.
 pub(super) struct SegmentWriter<'a> {
     pub run: &'a Run,
     pub generation: u64,

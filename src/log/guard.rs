@@ -1,9 +1,10 @@
 //! Which statements may be asked of a log: one, and one that only reads.
 //!
-//! DuckDB is locked before it sees a statement, but the files of the log must stay readable to it, and what it may read it may
-//! also overwrite (`COPY ... TO`). So a statement that writes is refused here, by its first word. To be sure which word is first
-//! and that no second statement follows, this scanner must agree with DuckDB's on where strings and comments end; the notations where two
-//! scanners could disagree (E'...' strings, $$ quoting, nested comments) are refused.
+//! DuckDB is locked before it sees a statement, but the files of the log must stay readable to it, and what it may read
+//! it may also overwrite (`COPY ... TO`). So a statement that writes is refused here, by its first word. To be sure
+//! which word is first and that no second statement follows, this scanner must agree with DuckDB's on where strings and
+//! comments end; the notations where two scanners could disagree (E'...' strings, $$ quoting, nested comments) are
+//! refused.
 
 use super::LogError;
 
@@ -56,8 +57,8 @@ fn explained(mut rest: &[SqlToken]) -> &[SqlToken] {
     }
 }
 
-/// `name [(columns)] AS [NOT MATERIALIZED] (...), ...` and then the statement: the first word after a closing parenthesis that
-/// doesn't belong to this list. It could also be an INSERT.
+/// `name [(columns)] AS [NOT MATERIALIZED] (...), ...` and then the statement: the first word after a closing
+/// parenthesis that doesn't belong to this list. It could also be an INSERT.
 fn check_with(rest: &[SqlToken]) -> Result<(), LogError> {
     let mut depth = 0;
     for (i, token) in rest.iter().enumerate() {

@@ -1,12 +1,13 @@
-//! `manifest.json`: what a run is, its status, and which segments and journal hold its iterations. It is small and replaced as a whole;
-//! committing an iteration appends a line to the journal beside it.
+//! `manifest.json`: what a run is, its status, and which segments and journal hold its iterations. It is small and
+//! replaced as a whole; committing an iteration appends a line to the journal beside it.
 //!
 //! ```text
 //! {"format":2,"status":"running","sum":"0123456789abcdef",
 //! "name":...}
 //! ```
 //!
-//! `sum` is the checksum of all that follows the first line. It leaves the status out: a person may edit it to mark a run as stopped.
+//! `sum` is the checksum of all that follows the first line. It leaves the status out: a person may edit it to mark a
+//! run as stopped.
 
 use super::run_info::RunInfo;
 use super::segment::Segment;
@@ -46,7 +47,8 @@ pub(super) struct ManifestBody {
     pub end: Option<u64>,
     /// Oldest first.
     pub segments: Vec<Segment>,
-    /// The episodes that failed in the iteration that a failure ended, which is not committed: the part of the table `errors`.
+    /// The episodes that failed in the iteration that a failure ended, which is not committed: the part of the table
+    /// `errors`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Part>,
 }

@@ -30,7 +30,8 @@ pub(super) struct LogIndex {
 const RETRIES: usize = 20;
 
 impl LogIndex {
-    /// Reads the index of the run in the folder `root`. Fails where there is none, and where it can't be what a run wrote.
+    /// Reads the index of the run in the folder `root`. Fails where there is none, and where it can't be what a run
+    /// wrote.
     pub fn read(root: &Path) -> Result<LogIndex, LogError> {
         let mut tries = 0;
         loop {

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 /// Metrics of one iteration: node, name, value.
 pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// The rows of a node in one iteration: a file that one worker wrote, or a stretch of one that has the rows of many iterations.
+/// The rows of a node in one iteration: a file that one worker wrote, or a stretch of one that has the rows of many
+/// iterations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     pub node: String,
@@ -17,9 +18,11 @@ pub struct Part {
     pub path: String,
     pub rows: u64,
     pub bytes: u64,
-    /// The file's checksum: [`crate::seed::bytes`] of a file of its own, [`crate::seed::lanes`] of a file of many iterations.
+    /// The file's checksum: [`crate::seed::bytes`] of a file of its own, [`crate::seed::lanes`] of a file of many
+    /// iterations.
     pub sum: u64,
-    /// Where the rows begin in a file of many iterations; `bytes` and `sum` are then the whole file's. None in a file of their own.
+    /// Where the rows begin in a file of many iterations; `bytes` and `sum` are then the whole file's. None in a file
+    /// of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
 }

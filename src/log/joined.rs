@@ -1,4 +1,5 @@
-//! The two views that join the logged nodes by the rows' names: what happened to each turn, and what each update made of it.
+//! The two views that join the logged nodes by the rows' names: what happened to each turn, and what each update made
+//! of it.
 
 use super::sql::{literal, quoted, sql_type};
 use crate::row::{self, NAME};
@@ -23,8 +24,8 @@ impl Turns<'_> {
     }
 }
 
-/// All nodes side by side. A column that several nodes logged has its name as the last of them logged it that has the row (plays and
-/// reflections are rows of different nodes), and is called `node_column` as the others did.
+/// All nodes side by side. A column that several nodes logged has its name as the last of them logged it that has the
+/// row (plays and reflections are rows of different nodes), and is called `node_column` as the others did.
 pub(super) fn trajectories(nodes: &[Turns]) -> Option<String> {
     let key = key();
     let (first, rest) = nodes.split_first()?;
@@ -56,9 +57,9 @@ const CREDIT: [&str; 7] = ["visitation_depth", "group", "group_size", "baseline"
 /// - `iteration`, `node`, `version`: when, which update, and the version of the weights that it made
 /// - `task`, `sample`, `attempt`, `turn`, `phase`: with `iteration` the row's name, by which any other table joins
 /// - `used`: `yes`, or why the row was not trained on
-/// - `visitation_depth`, `group`, `group_size`, `baseline`, `scale`, `return`, `advantage`: the credit that the row came with,
-///   NULL where no node logged it. What two nodes logged keeps its plain name where it was logged last, and is called
-///   `node_column` elsewhere, as in `trajectories`
+/// - `visitation_depth`, `group`, `group_size`, `baseline`, `scale`, `return`, `advantage`: the credit that the row
+///   came with, NULL where no node logged it. What two nodes logged keeps its plain name where it was logged last, and
+///   is called `node_column` elsewhere, as in `trajectories`
 /// - whatever else the update logged of the row
 ///
 /// Which rows made version 12, and which of them pulled hardest?
@@ -79,8 +80,8 @@ pub(super) fn provenance(nodes: &[Turns]) -> Option<String> {
     (!views.is_empty()).then(|| views.join(" UNION ALL BY NAME "))
 }
 
-/// The part of the view for one update. Its rows have their credit from the nodes upstream: a row of the same name at another node
-/// (a demonstration of the same task, say) is a different row.
+/// The part of the view for one update. Its rows have their credit from the nodes upstream: a row of the same name at
+/// another node (a demonstration of the same task, say) is a different row.
 fn update_view(update: &Turns, nodes: &[Turns]) -> String {
     let before = |n: &&Turns| !n.updates() && update.upstream.iter().any(|id| id == n.id);
     let credit: Vec<&Turns> = nodes.iter().filter(before).filter(|n| CREDIT.iter().any(|c| n.has(c))).collect();

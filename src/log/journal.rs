@@ -1,5 +1,5 @@
-//! The journal: a line for each committed iteration that is in no segment yet, in files of [`BLOCK`] iterations each. A commit appends a
-//! line and syncs it; it costs the same however long the run is.
+//! The journal: a line for each committed iteration that is in no segment yet, in files of [`BLOCK`] iterations each. A
+//! commit appends a line and syncs it; it costs the same however long the run is.
 
 use super::{chain, disk, Iteration, LogError, Run};
 use crate::files;
@@ -32,8 +32,9 @@ pub(super) fn is_own(name: &str) -> bool {
     stem.is_some_and(|stem| stem.contains('-') && stem.split('-').all(|number| number.parse::<u64>().is_ok()))
 }
 
-/// Reads the journal of `generation` from the block `first` on, which continues the checksum `chain`: the committed iterations, and the
-/// checksum of the last line. The files of earlier blocks, which are in segments, may not have been removed yet.
+/// Reads the journal of `generation` from the block `first` on, which continues the checksum `chain`: the committed
+/// iterations, and the checksum of the last line. The files of earlier blocks, which are in segments, may not have been
+/// removed yet.
 ///
 /// # Errors
 /// A changed file.

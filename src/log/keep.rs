@@ -1,5 +1,5 @@
-//! Which old weights stay on disk: the versions that the pipeline's `keep` asks for, the versions that a resumed run needs, and the initial
-//! ones.
+//! Which old weights stay on disk: the versions that the pipeline's `keep` asks for, the versions that a resumed run
+//! needs, and the initial ones.
 
 use super::{disk, Iteration, LogError, Run, RunInfo};
 use crate::pipeline::WeightRetention;
@@ -82,7 +82,8 @@ impl WeightPruner {
         versions
     }
 
-    /// Removes the weights that need not be kept. Those newer than the last commit stay: their iteration is about to be committed.
+    /// Removes the weights that need not be kept. Those newer than the last commit stay: their iteration is about to be
+    /// committed.
     pub fn tidy(&mut self, run: &Run) -> Result<(), LogError> {
         let keep = self.versions_to_keep();
         let gone: BTreeSet<u64> = self.there.difference(&keep).copied().collect();

@@ -1,5 +1,5 @@
-//! The manifest: which iterations are committed, with which files, metrics and weights. In memory it is one value; on disk it is
-//! `manifest.json` ([`super::head`]), segments and a journal.
+//! The manifest: which iterations are committed, with which files, metrics and weights. In memory it is one value; on
+//! disk it is `manifest.json` ([`super::head`]), segments and a journal.
 
 use super::run_info::{NodeInfo, RunInfo};
 use super::{Iteration, LogError, Part, SavedWeights, Status};

@@ -8,13 +8,13 @@
 //! RUN/log/<node>/<first>-<last>/rows-<generation>.parquet   the rows of a segment's iterations
 //! ```
 //!
-//! A commit appends a line. Behind the run's back whole blocks of iterations become segments, of one file a node, and these become
-//! larger ones, so that the number of files stays small; nothing is removed that somebody reads. A kill in between loses nothing: what no
-//! manifest names yet is swept, and what it names is there.
+//! A commit appends a line. Behind the run's back whole blocks of iterations become segments, of one file a node, and
+//! these become larger ones, so that the number of files stays small; nothing is removed that somebody reads. A kill in
+//! between loses nothing: what no manifest names yet is swept, and what it names is there.
 //!
-//! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written ([`Committer`]).
-//! What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only iterations in hand. Until then a
-//! part has a name of its own (`pending`), so other programs don't read it either.
+//! A worker writes a part ([`write_part`]); one thread commits an iteration once all its parts are written
+//! ([`Committer`]). What no commit names doesn't exist for [`read`] and [`query()`], so a kill at any moment loses only
+//! iterations in hand. Until then a part has a name of its own (`pending`), so other programs don't read it either.
 //! [`diff()`] joins two runs by the names of their rows.
 
 mod beside;

@@ -1,6 +1,7 @@
-//! Files of rows before their commit. Other programs read `log/<node>/*/*.parquet`, so a file gets such a name only once its iteration is
-//! committed. Until then it has a name that this pattern doesn't match, and that begins with a dot for programs that read a whole folder.
-//! A kill between the commit and the rename leaves a committed file with its first name: our readers know both, and a resumed run renames it.
+//! Files of rows before their commit. Other programs read `log/<node>/*/*.parquet`, so a file gets such a name only
+//! once its iteration is committed. Until then it has a name that this pattern doesn't match, and that begins with a
+//! dot for programs that read a whole folder. A kill between the commit and the rename leaves a committed file with its
+//! first name: our readers know both, and a resumed run renames it.
 
 use super::{Lock, LogError, Run};
 use std::fs;
@@ -25,7 +26,8 @@ pub(super) fn published(file: &Path) -> PathBuf {
     stem.map_or_else(|| file.to_owned(), |stem| file.with_file_name(format!("{stem}.parquet")))
 }
 
-/// Gives committed files their names; `paths` are relative to the run's folder. A file that has its name already is left alone.
+/// Gives committed files their names; `paths` are relative to the run's folder. A file that has its name already is
+/// left alone.
 pub(super) fn publish<'a>(run: &Run, paths: impl Iterator<Item = &'a String>) -> Result<(), LogError> {
     for path in paths.map(|path| run.root().join(path)) {
         match fs::rename(pending(&path), &path) {
@@ -57,7 +59,8 @@ pub(super) fn locate(run: &Run, path: &str) -> PathBuf {
     }
 }
 
-/// Whether `name` is one that a run gives to files of rows, before or after their commit; also those of files that were not completed.
+/// Whether `name` is one that a run gives to files of rows, before or after their commit; also those of files that were
+/// not completed.
 pub(super) fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".tmp").unwrap_or(name);
     let stem = name.strip_suffix(".parquet").or_else(|| name.strip_prefix('.')?.strip_suffix(".pending"));

@@ -32,9 +32,9 @@ pub struct Table {
     pub columns: Vec<(String, String)>,
 }
 
-/// Asks the run's committed iterations: a table a logged node; `metrics` (iteration, node, name, value); `trajectories`, which
-/// joins the nodes row by row; and `provenance`, which says what each update made of each row. One statement that reads; nothing
-/// can be written, and nothing outside the run be read.
+/// Asks the run's committed iterations: a table a logged node; `metrics` (iteration, node, name, value);
+/// `trajectories`, which joins the nodes row by row; and `provenance`, which says what each update made of each row.
+/// One statement that reads; nothing can be written, and nothing outside the run be read.
 pub fn query(run: &Run, sql: &str) -> Result<QueryResult, LogError> {
     query_within(run, .., sql)
 }
@@ -71,8 +71,8 @@ struct OpenDatabase {
     _reading: ReadLock,
 }
 
-/// A database over the iterations of `within` that `sql` reads; the checksums of their files have been verified. Without `sql` it only
-/// serves to list tables and columns. With `decode` it has the function `text`.
+/// A database over the iterations of `within` that `sql` reads; the checksums of their files have been verified.
+/// Without `sql` it only serves to list tables and columns. With `decode` it has the function `text`.
 fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Option<&Decoder>) -> Result<OpenDatabase, LogError> {
     let reading = ReadLock::begin(run);
     let index = LogIndex::read(run.root())?;
@@ -149,8 +149,8 @@ fn bounds(iterations: impl RangeBounds<u64>) -> RangeInclusive<u64> {
     }
 }
 
-/// As [`query`], but printed while it is read: a result may be larger than the memory. A table is cut after its first rows. With `decode`
-/// the question may use the function `text`.
+/// As [`query`], but printed while it is read: a result may be larger than the memory. A table is cut after its first
+/// rows. With `decode` the question may use the function `text`.
 pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, decode: Option<&Decoder>, out: &mut dyn Write) -> Result<(), LogError> {
     guard::check(sql)?;
     let opened = open(run, 0..=u64::MAX, Some(sql), decode)?;
@@ -204,8 +204,9 @@ pub(super) fn ask(db: &Connection, sql: &str) -> Result<QueryResult, LogError> {
     Ok(plain(schema, batches)?)
 }
 
-/// DuckDB sums integers in 128 bits, which Arrow can only call a decimal of 38 digits. Such columns become 64-bit integers where
-/// all values fit, so that a count looks like a count in every format; in an answer too long to be looked at first they stay.
+/// DuckDB sums integers in 128 bits, which Arrow can only call a decimal of 38 digits. Such columns become 64-bit
+/// integers where all values fit, so that a count looks like a count in every format; in an answer too long to be
+/// looked at first they stay.
 fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<QueryResult, arrow::error::ArrowError> {
     let (schema, batches) = in_utc(schema, batches)?;
     let wide = DataType::Decimal128(38, 0);
@@ -224,7 +225,8 @@ fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<QueryResult, ar
     Ok(QueryResult { schema, batches })
 }
 
-/// Moments with a time zone, such as `now()`, are moments in UTC, which Arrow then shows without a table of the world's zones.
+/// Moments with a time zone, such as `now()`, are moments in UTC, which Arrow then shows without a table of the world's
+/// zones.
 fn in_utc(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(SchemaRef, Vec<RecordBatch>), arrow::error::ArrowError> {
     let zoned = |f: &Arc<Field>| matches!(f.data_type(), DataType::Timestamp(_, Some(_)));
     if !schema.fields().iter().any(zoned) {

@@ -17,8 +17,8 @@ use std::thread::{available_parallelism, scope};
 
 type Builder = ParquetRecordBatchReaderBuilder<Bytes>;
 
-/// The committed rows of `node`: one batch an iteration that has some, sorted by the rows' names, so that they are the same
-/// however many workers wrote them.
+/// The committed rows of `node`: one batch an iteration that has some, sorted by the rows' names, so that they are the
+/// same however many workers wrote them.
 pub fn read(run: &Run, node: &str) -> Result<Vec<RecordBatch>, LogError> {
     let mut rows = RowReader::open(run, node)?;
     let iterations: Vec<u64> = rows.manifest.committed.iter().map(|committed| committed.iteration).collect();
@@ -29,7 +29,8 @@ pub fn read(run: &Run, node: &str) -> Result<Vec<RecordBatch>, LogError> {
     Ok(all)
 }
 
-/// Reads the rows of a node iteration by iteration; a file of many iterations is read once and kept for the next iterations.
+/// Reads the rows of a node iteration by iteration; a file of many iterations is read once and kept for the next
+/// iterations.
 pub struct RowReader {
     run: Run,
     node: String,
@@ -127,8 +128,8 @@ pub(super) fn whole_file(run: &Run, file: &FileRecord) -> Result<Vec<RecordBatch
     decode(&path, bytes, |file| Ok(file.build()?.collect::<Result<Vec<_>, ArrowError>>()?))
 }
 
-/// Applies `take` to the part's file once its checksum is verified: Parquet itself would decode a damaged page to wrong rows without an
-/// error.
+/// Applies `take` to the part's file once its checksum is verified: Parquet itself would decode a damaged page to wrong
+/// rows without an error.
 fn with_part_file<T>(run: &Run, part: &Part, take: impl FnOnce(Builder) -> Result<T, ParquetError>) -> Result<T, LogError> {
     let (path, bytes) = read_committed(run, &CommittedFile { path: part.path.clone(), bytes: part.bytes, sum: Checksum::of(part) })?;
     decode(&path, bytes, take)

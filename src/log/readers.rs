@@ -1,5 +1,5 @@
-//! Files that compaction has replaced are removed only while there is no reader: a reader holds a shared file lock for as long as it may
-//! open what an index names, and removing takes the exclusive lock, or is put off.
+//! Files that compaction has replaced are removed only while there is no reader: a reader holds a shared file lock for
+//! as long as it may open what an index names, and removing takes the exclusive lock, or is put off.
 
 use super::Run;
 use std::fs::File;

@@ -19,11 +19,13 @@ pub struct Run {
     verified: Option<Arc<Verified>>,
 }
 
-/// Files as they were when their checksums were verified: length and time of the last change. What is committed never changes.
+/// Files as they were when their checksums were verified: length and time of the last change. What is committed never
+/// changes.
 type Verified = Mutex<HashMap<PathBuf, (u64, SystemTime)>>;
 
 impl Run {
-    /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused.
+    /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is
+    /// refused.
     pub fn create(root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<Run, LogError> {
         if root.to_str().is_none() {
             return Err(LogError::Name(root.into()));
@@ -80,7 +82,8 @@ impl Run {
         Ok(())
     }
 
-    /// Insists that the folder is still there: files that are written by its path would begin another one, beside the journal that moved along.
+    /// Insists that the folder is still there: files that are written by its path would begin another one, beside the
+    /// journal that moved along.
     ///
     /// # Errors
     /// [`LogError::Moved`] if it isn't.
@@ -97,7 +100,8 @@ impl Run {
         Manifest::read(&self.root)
     }
 
-    /// Insists that `pipeline.yaml` is what the run began with: with other settings it would go on as another run, under one name.
+    /// Insists that `pipeline.yaml` is what the run began with: with other settings it would go on as another run,
+    /// under one name.
     ///
     /// # Errors
     /// If it was changed, or can't be read.

@@ -25,7 +25,8 @@ pub struct RunInfo {
     /// What its models were computed on when it began: `cpu`, or `cuda` and the GPU's name. Empty where it has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
-    /// Which weights act (`own`, `int8` or `f32`, as the setting `act` of a model), by model for which the run decided it when it began.
+    /// Which weights act (`own`, `int8` or `f32`, as the setting `act` of a model), by model for which the run decided
+    /// it when it began.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub acting: BTreeMap<String, String>,
     /// The level of reproducibility: `L0`, `L1` or `L2`, with its meaning. Empty where it has no models.

@@ -58,7 +58,8 @@ pub fn values_of(names: &[String], rows: &[Vec<f64>], expression: &str) -> Resul
     Ok(all)
 }
 
-/// Whether `sql` can be asked of the log of a run that is as `info` says, before there is one; `audited`: once it has been audited.
+/// Whether `sql` can be asked of the log of a run that is as `info` says, before there is one; `audited`: once it has
+/// been audited.
 ///
 /// # Errors
 /// What is wrong with it, as [`super::query()`] would say.
@@ -73,8 +74,8 @@ pub fn parses(info: &RunInfo, sql: &str, audited: bool) -> Result<(), LogError> 
     db.prepare(sql).map(drop).map_err(|e| query::explained(&db, sql, &e.to_string()))
 }
 
-/// The numbers that answer these questions over a run's log, see [`super::query()`]. The log is opened, and its checksums verified, once for
-/// all of them.
+/// The numbers that answer these questions over a run's log, see [`super::query()`]. The log is opened, and its
+/// checksums verified, once for all of them.
 ///
 /// # Errors
 /// If the log can't be read; and for each question, an answer that is not one row of one column that is a number.

@@ -4,8 +4,8 @@ use duckdb::Connection;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 
-/// The iterations that the result of `sql` can depend on: the iterations that every scan of a file filters for. All, where that isn't
-/// known.
+/// The iterations that the result of `sql` can depend on: the iterations that every scan of a file filters for. All,
+/// where that isn't known.
 pub(super) fn iterations(db: &Connection, sql: &str) -> RangeInclusive<u64> {
     plan(db, sql).and_then(|plan| span_of_scans(&plan)).unwrap_or(0..=u64::MAX)
 }

@@ -1,6 +1,6 @@
-//! Clean-up of rows and weights that a kill left behind uncommitted. They are removed when a run is resumed and when it ends, unless somebody
-//! reads the run: then the next time. A run's folder may come from elsewhere, so only names that a run writes are removed, and no symbolic
-//! link is followed.
+//! Clean-up of rows and weights that a kill left behind uncommitted. They are removed when a run is resumed and when it
+//! ends, unless somebody reads the run: then the next time. A run's folder may come from elsewhere, so only names that
+//! a run writes are removed, and no symbolic link is followed.
 
 use super::index::LogIndex;
 use super::{disk, journal, keep, pending, readers};
@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Gives the committed files their names, and removes the files under `log/` and of the journal that no commit names, and folders that are
-/// empty then.
+/// Gives the committed files their names, and removes the files under `log/` and of the journal that no commit names,
+/// and folders that are empty then.
 pub(super) fn sweep(run: &Run, index: &LogIndex) -> Result<(), LogError> {
     let mut done = Ok(());
     readers::unless_read(run, || done = remove(run, index));

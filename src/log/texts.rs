@@ -7,7 +7,8 @@ use duckdb::Connection;
 use std::error::Error;
 use std::sync::Arc;
 
-/// The text of tokens in the vocabulary of a model; of the model that acts where none is named. Fails where the run has no such vocabulary.
+/// The text of tokens in the vocabulary of a model; of the model that acts where none is named. Fails where the run has
+/// no such vocabulary.
 pub type Decoder = Arc<dyn Fn(&[u32], Option<&str>) -> Result<String, String> + Send + Sync>;
 
 /// `text(tokens)` and `text(tokens, model)`.

@@ -1,4 +1,5 @@
-//! What a query can name: a view a logged node, the table `metrics`, and the joined views `trajectories` and `provenance`.
+//! What a query can name: a view a logged node, the table `metrics`, and the joined views `trajectories` and
+//! `provenance`.
 
 use super::index::LogIndex;
 use super::joined::{provenance, trajectories, Turns};
@@ -17,8 +18,8 @@ const ERRORS: &str = "errors";
 /// The committed files of each logged node, and of the table `errors`.
 pub(super) type NodeFiles<'a> = Vec<(&'a str, Vec<PathBuf>)>;
 
-/// An in-memory DuckDB with all the views over these files and figures, of the iterations in `within`. It can read these files and nothing
-/// else, and that can't be undone by a query.
+/// An in-memory DuckDB with all the views over these files and figures, of the iterations in `within`. It can read
+/// these files and nothing else, and that can't be undone by a query.
 pub(super) fn connect(info: &RunInfo, nodes: &NodeFiles, iterations: &[Iteration], within: &RangeInclusive<u64>) -> Sql<Connection> {
     let db = open()?;
     fill(&db, "main", info, nodes, iterations, within)?;
@@ -90,8 +91,8 @@ fn open() -> Sql<Connection> {
     db.execute_batch(
         "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''; SET threads = 1",
     )?;
-    // Half of the free memory: a question must not take the machine from the run beside it. Where that isn't known, DuckDB's own limit
-    // stands.
+    // Half of the free memory: a question must not take the machine from the run beside it. Where that isn't known,
+    // DuckDB's own limit stands.
     if let Some(free) = free_memory() {
         db.execute_batch(&format!("SET memory_limit = '{}MiB'", (free / 2).max(LEAST) >> 20))?;
     }
@@ -157,14 +158,15 @@ fn fill(
     Ok(())
 }
 
-/// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the iteration when it came or
-/// got its score. None for a run without a memory.
+/// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the
+/// iteration when it came or got its score. None for a run without a memory.
 fn memory_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
     let memories = info.nodes.iter().filter(|node| node.role == Some(Role::Remembers) && columns.contains_key(&node.id));
     let entries_of = |node: &NodeInfo| {
         let (name, id) = (literal(&node.id), quoted(&node.id));
         format!(
-            // An entry whose score moved has left and come again: it is there while it came more often than it left, as it came last.
+            // An entry whose score moved has left and come again: it is there while it came more often than it left, as
+            // it came last.
             "SELECT {name} AS node, * EXCLUDE (change) FROM (FROM {id} WHERE iteration <= at_iteration \
              QUALIFY sum(change) OVER (PARTITION BY id) > 0 AND change > 0 \
              AND row_number() OVER (PARTITION BY id, change ORDER BY iteration DESC) = 1)"
@@ -174,8 +176,8 @@ fn memory_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<
     (!parts.is_empty()).then(|| format!("CREATE MACRO memory_at(at_iteration) AS TABLE {}", parts.join(" UNION ALL BY NAME ")))
 }
 
-/// The table macro `clusters_at(iteration)`: the clusters of the run that there were after that iteration, in the order of comparison with
-/// observations, each with the row that founded it. None for a run without clusters.
+/// The table macro `clusters_at(iteration)`: the clusters of the run that there were after that iteration, in the order
+/// of comparison with observations, each with the row that founded it. None for a run without clusters.
 fn clusters_at(info: &RunInfo, columns: &BTreeMap<String, Vec<String>>) -> Option<String> {
     let maintains = |node: &&NodeInfo| columns.get(&node.id).is_some_and(|own| own.iter().any(|column| column == "prototype"));
     let clusters_of = |node: &NodeInfo| {

@@ -40,7 +40,8 @@ impl Run {
         Ok(folder)
     }
 
-    /// Notes the weights that lie in the folder of `version` of `model`, with the sums of their files. `node` has made them.
+    /// Notes the weights that lie in the folder of `version` of `model`, with the sums of their files. `node` has made
+    /// them.
     pub fn weights_at(&self, node: &str, model: &str, version: u64) -> Result<SavedWeights, LogError> {
         let path = Run::version(version, model);
         let folder = self.root().join(&path);
@@ -50,7 +51,8 @@ impl Run {
         Ok(SavedWeights { node: node.into(), model: model.into(), version, path, files })
     }
 
-    /// The folder of these weights, once each of their files is known to be there and to be what it was when it was noted.
+    /// The folder of these weights, once each of their files is known to be there and to be what it was when it was
+    /// noted.
     pub fn whole_weights(&self, weights: &SavedWeights) -> Result<PathBuf, LogError> {
         let folder = self.root().join(&weights.path);
         match fs::metadata(&folder) {

@@ -1,9 +1,10 @@
 //! Rows to Parquet, made small: a run's log should be something one keeps.
 //!
-//! Three things make it small. Text and hashes repeat (the same board, the same task), so they go through a dictionary that may
-//! grow large. A list of tokens repeats as a whole, which a dictionary of single tokens would hide from the compressor, so tokens
-//! stay plain and each column is one page: compression works within a page. And a part may hold a few rows only, so whatever grows
-//! with the number of columns instead of rows (statistics, page indexes, a second copy of the schema) is left out.
+//! Three things make it small. Text and hashes repeat (the same board, the same task), so they go through a dictionary
+//! that may grow large. A list of tokens repeats as a whole, which a dictionary of single tokens would hide from the
+//! compressor, so tokens stay plain and each column is one page: compression works within a page. And a part may hold a
+//! few rows only, so whatever grows with the number of columns instead of rows (statistics, page indexes, a second copy
+//! of the schema) is left out.
 
 use super::pending::pending;
 use super::{disk, LogError, Part, Run};
@@ -16,11 +17,12 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::path::Path;
 
-/// Room for a dictionary or a page. The default of 1 MiB makes the writer give up the dictionary of observations half-way.
+/// Room for a dictionary or a page. The default of 1 MiB makes the writer give up the dictionary of observations
+/// half-way.
 const PAGE: usize = 32 << 20;
 
-/// Writes the rows that `worker` logged for `node` in `iteration`. Readers see them once a [`super::Committer`] has committed them.
-/// A file that a killed run left under the same name is replaced.
+/// Writes the rows that `worker` logged for `node` in `iteration`. Readers see them once a [`super::Committer`] has
+/// committed them. A file that a killed run left under the same name is replaced.
 pub fn write_part(run: &Run, node: &str, iteration: u64, worker: usize, rows: &RecordBatch) -> Result<Part, LogError> {
     let bytes = encoded(rows)?;
     let path = format!("log/{node}/{iteration}/part-{worker}.parquet");
@@ -43,7 +45,8 @@ pub(super) fn write(file: &Path, bytes: &[u8]) -> Result<(), LogError> {
 /// How many rows of many iterations share a group of rows, which a reader of one iteration must go through.
 const GROUP: usize = 16 << 10;
 
-/// A file with the rows of many iterations, in their order: the statistics of their column let a reader pass over what it doesn't ask for.
+/// A file with the rows of many iterations, in their order: the statistics of their column let a reader pass over what
+/// it doesn't ask for.
 ///
 /// # Errors
 /// If the rows aren't all of the same columns.

@@ -99,8 +99,8 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     vec![Wrong::in_node(node, &["with", "of"], message).help(help)]
 }
 
-/// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what is compared travels
-/// to one worker and comes back; the rows themselves stay.
+/// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what
+/// is compared travels to one worker and comes back; the rows themselves stay.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<AdvantageSettings>(node)?;
     let step = |name: &str, inputs| Stage { name: format!("{}{name}", node.id), inputs, begins: false, place: Place::Worker };

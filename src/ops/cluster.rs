@@ -1,10 +1,12 @@
-//! `cluster`: which of the things seen so far an observation is like: the column `cluster`, by prototypes that last over all iterations
-//! (SLEA-RL, section 3.2: an observation joins the first cluster whose prototype is similar enough, else founds one).
+//! `cluster`: which of the things seen so far an observation is like: the column `cluster`, by prototypes that last
+//! over all iterations (SLEA-RL, section 3.2: an observation joins the first cluster whose prototype is similar enough,
+//! else founds one).
 //!
-//! "First" goes by the names of the rows that founded the clusters, so they are the same on any number of workers and processes. Of each
-//! row that founded one the column `prototype` has the key, and the rows of the node are all that its clusters follow from: a resumed run
-//! reads them in the log, a query asks them with `clusters_at(iteration)`. The column `linked` has the entries of a memory that a turn brought
-//! to its cluster: "the retrieved experiences are linked to the cluster for future reuse" (section 3.2).
+//! "First" goes by the names of the rows that founded the clusters, so they are the same on any number of workers and
+//! processes. Of each row that founded one the column `prototype` has the key, and the rows of the node are all that
+//! its clusters follow from: a resumed run reads them in the log, a query asks them with `clusters_at(iteration)`. The
+//! column `linked` has the entries of a memory that a turn brought to its cluster: "the retrieved experiences are
+//! linked to the cluster for future reuse" (section 3.2).
 
 use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
@@ -34,8 +36,8 @@ struct ClusterSettings {
     /// How a key is compared with a prototype.
     #[serde(default)]
     compare: Compare,
-    /// A key joins the first cluster whose prototype it is like by at least this: a cosine, or a ratio of matching characters; by 1 only if it is
-    /// equal.
+    /// A key joins the first cluster whose prototype it is like by at least this: a cosine, or a ratio of matching
+    /// characters; by 1 only if it is equal.
     #[serde(default = "hundredths::<f64, 85>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f64,
@@ -129,7 +131,8 @@ impl Links {
         Ok(())
     }
 
-    /// The column `linked` of an iteration's rows, in the order of their names; empty lists where rows aren't given entries of a memory.
+    /// The column `linked` of an iteration's rows, in the order of their names; empty lists where rows aren't given
+    /// entries of a memory.
     fn of(&mut self, view: &View, clusters: &ArrayRef) -> Result<ArrayRef, Failed> {
         let mut column = ListBuilder::new(UInt64Builder::new()).with_field(Field::new("item", DataType::UInt64, false));
         let retrieved = view.has("retrieved").then(|| view.lists("retrieved")).transpose()?;
@@ -158,8 +161,8 @@ pub(super) fn clusters(node: &Node, ctx: &Context) -> Option<ObservationClusters
     Some(with.clusters(ctx))
 }
 
-/// The columns of an iteration's rows, which come in the order of their names. A reflection is made in no state, and what shows nothing is
-/// like nothing: their cluster is 0.
+/// The columns of an iteration's rows, which come in the order of their names. A reflection is made in no state, and
+/// what shows nothing is like nothing: their cluster is 0.
 fn join(clusters: &mut ObservationClusters, view: &View, with: &ClusterSettings) -> Result<Vec<(&'static str, ArrayRef)>, Failed> {
     let rows = view.read(&row::NAME.into_iter().chain([with.keyed.key.as_str()]).collect::<Vec<_>>())?;
     let (phases, texts) = (row::texts(&rows, "phase")?, row::texts(&rows, &with.keyed.key)?);

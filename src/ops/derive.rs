@@ -1,5 +1,6 @@
-//! `derive`: columns as expressions of SQL over columns of the row, of the turns beside it, and of its episode or group: a difference from the turn
-//! before (IGPO, TRACE), a ratio of two scores (HCAPO), the mean of a group as a value in place of a critic's (RTMC, GAGPO).
+//! `derive`: columns as expressions of SQL over columns of the row, of the turns beside it, and of its episode or
+//! group: a difference from the turn before (IGPO, TRACE), a ratio of two scores (HCAPO), the mean of a group as a
+//! value in place of a critic's (RTMC, GAGPO).
 
 use super::operator::{must, port, settings, Further, Operator, Settings};
 use crate::credit::rows::rejoin;
@@ -17,11 +18,12 @@ use timely::dataflow::Scope;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Derive {
-    /// Each column with the expression that makes it, in DuckDB's SQL: arithmetic, comparisons, `case`, `coalesce`, lists (`[2 * x for x in
-    /// token_rewards]`), and sums over rows by a window.
-    /// `over episode` are the rows of the row's attempt, `over turns` the same in their order (`lag`, `lead`, running sums), `over "group"` those of
-    /// its group, `over same` the row and the one of its name at `other`; any other is `over (partition by ... order by ...)`. All expressions read the rows as they come. A column is one that rows can have, or a
-    /// number of your own, `derived_...`; it replaces one of its name.
+    /// Each column with the expression that makes it, in DuckDB's SQL: arithmetic, comparisons, `case`, `coalesce`,
+    /// lists (`[2 * x for x in token_rewards]`), and sums over rows by a window. `over episode` are the rows of the
+    /// row's attempt, `over turns` the same in their order (`lag`, `lead`, running sums), `over "group"` those of its
+    /// group, `over same` the row and the one of its name at `other`; any other is
+    /// `over (partition by ... order by ...)`. All expressions read the rows as they come. A column is one that rows
+    /// can have, or a number of your own, `derived_...`; it replaces one of its name.
     #[schemars(extend("minProperties" = 1))]
     columns: BTreeMap<String, String>,
 }
@@ -92,8 +94,8 @@ fn wrong(node: &Node) -> Vec<Wrong> {
     each(&with).filter_map(mistake).collect()
 }
 
-/// What is read of all rows goes to the first worker, and what is made of it comes back to where the rows stay: sums over any rows, added in one
-/// order on any number of workers.
+/// What is read of all rows goes to the first worker, and what is made of it comes back to where the rows stay: sums
+/// over any rows, added in one order on any number of workers.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Derive>(node)?;
     let expressions = Expressions::new(&with.columns).map_err(|(name, error)| format!("`{name}`: {error}"))?;

@@ -1,6 +1,6 @@
 //! `evaluate`: plays a frozen panel of tasks every few iterations. At iteration t it measures the weights that t
-//! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is not won.
-//! Each process plays its share of the panel.
+//! updates made, so 0 is the untrained policy and the last one is what the run leaves behind. An episode that fails is
+//! not won. Each process plays its share of the panel.
 
 use super::checks::agents;
 use super::episodes::attempts::{Attempts, IterationProgress};
@@ -56,11 +56,12 @@ struct Evaluate {
     #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 100))]
     attempts: u32,
-    /// With several attempts, how those before are reflected on, at the temperature of this evaluation unless given another; without it,
-    /// there is no reflection.
+    /// With several attempts, how those before are reflected on, at the temperature of this evaluation unless given
+    /// another; without it, there is no reflection.
     #[serde(default)]
     reflect: Option<ReflectionSettings>,
-    /// The seed of its random numbers: the same for every run unless given, so that two runs are measured with the same numbers.
+    /// The seed of its random numbers: the same for every run unless given, so that two runs are measured with the same
+    /// numbers.
     #[serde(default)]
     seed: u64,
 }

@@ -1,5 +1,6 @@
-//! `extract`: entries for a memory from the best and the worst episodes of an iteration, which a policy writes or a template makes (SLEA-RL,
-//! section 3.4: selective extraction). Its rows go to a `memory-update` with `list`, and to no other node.
+//! `extract`: entries for a memory from the best and the worst episodes of an iteration, which a policy writes or a
+//! template makes (SLEA-RL, section 3.4: selective extraction). Its rows go to a `memory-update` with `list`, and to no
+//! other node.
 
 use super::checks::agents;
 use super::episodes::{figures, tokens};

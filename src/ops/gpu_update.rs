@@ -62,7 +62,8 @@ pub const OPERATOR: Operator = Operator {
     further: Further { needs, head, notes, wrong, lacks, ..Further::NOTHING },
 };
 
-/// Settings of `gpu-update`: the update's own and, beside them, which rows it learns from and the model that is updated.
+/// Settings of `gpu-update`: the update's own and, beside them, which rows it learns from and the model that is
+/// updated.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 // The schema of the update's own settings has conditions, and beside such schemars would say `unevaluatedProperties`.
 #[schemars(extend("additionalProperties" = false))]
@@ -74,7 +75,8 @@ struct GpuUpdate {
     /// The model that learns.
     #[schemars(extend("x-names" = "model"))]
     model: String,
-    /// Each row also has the ratio, the entropy and the gradient of each of its tokens: twelve bytes a token before they are packed.
+    /// Each row also has the ratio, the entropy and the gradient of each of its tokens: twelve bytes a token before
+    /// they are packed.
     #[serde(default)]
     token_figures: bool,
 }
@@ -104,8 +106,8 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     idle.then(|| note.to_owned()).into_iter().chain(others.into_iter().flatten()).collect()
 }
 
-/// A policy gradient of rows whose actions a critic ranked, or that were chosen among several; distributions where there are none, and weights that
-/// are no numbers.
+/// A policy gradient of rows whose actions a critic ranked, or that were chosen among several; distributions where
+/// there are none, and weights that are no numbers.
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     let Ok(with) = settings::<GpuUpdate>(node) else { return Vec::new() };
     let mut mistakes = distil::wrong(node, &with.update, pipeline);
@@ -246,7 +248,8 @@ impl UpdateOutcome {
         }
     }
 
-    /// Records that, among the rows at `which`, those at `without` were trained on without retrieved entries in their prompts.
+    /// Records that, among the rows at `which`, those at `without` were trained on without retrieved entries in their
+    /// prompts.
     fn lost_tips(&mut self, which: &[usize], without: &[usize]) {
         without.iter().for_each(|&i| self.tips[which[i]] = "removed");
     }

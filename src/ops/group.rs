@@ -1,10 +1,11 @@
 //! `group`: groups the rows that are compared with each other. `[task]` is GRPO's group, `[task, state]` GiGPO's,
-//! `[task, state, visitation_depth]` EAPO's, `[]` REINFORCE++'s whole batch, `[task]` with `similar` the alike observations
-//! that GiGPO's released code can compare: settings of one operator.
+//! `[task, state, visitation_depth]` EAPO's, `[]` REINFORCE++'s whole batch, `[task]` with `similar` the alike
+//! observations that GiGPO's released code can compare: settings of one operator.
 //!
-//! The attempts at a task share its groups unless `attempt` is in `by`, as in LaMer's code. A reflection is made in no state of the
-//! game: to the columns `state`, `observation` and `visitation_depth` all reflections are alike, and like no turn of play. So
-//! `[task, state]` also compares the reflections on a task with one another (LaMer's code: their anchor is the word reflection).
+//! The attempts at a task share its groups unless `attempt` is in `by`, as in LaMer's code. A reflection is made in no
+//! state of the game: to the columns `state`, `observation` and `visitation_depth` all reflections are alike, and like
+//! no turn of play. So `[task, state]` also compares the reflections on a task with one another (LaMer's code: their
+//! anchor is the word reflection).
 
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::credit::rows::{mark, measure, split};
@@ -22,12 +23,13 @@ use timely::dataflow::Scope;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Group {
-    /// The columns that are equal within a group, such as [task, state, visitation_depth]; [] makes one group of the whole iteration. All
-    /// attempts at a task are compared unless `attempt` is among them. A reflection is made in no state, observation or visitation_depth:
-    /// by these, reflections agree with one another alone.
+    /// The columns that are equal within a group, such as [task, state, visitation_depth]; [] makes one group of the
+    /// whole iteration. All attempts at a task are compared unless `attempt` is among them. A reflection is made in no
+    /// state, observation or visitation_depth: by these, reflections agree with one another alone.
     by: Vec<String>,
-    /// Further splits these groups by where a turn comes from: so many states before its own, in their order, must agree too; of a turn that has
-    /// fewer before it in its episode, all of them (HGPO, arXiv 2602.22817). Reflections have none. Default: 0.
+    /// Further splits these groups by where a turn comes from: so many states before its own, in their order, must
+    /// agree too; of a turn that has fewer before it in its episode, all of them (HGPO, arXiv 2602.22817). Reflections
+    /// have none. Default: 0.
     #[serde(default)]
     #[schemars(range(max = 1000))]
     history: usize,

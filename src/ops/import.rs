@@ -1,4 +1,5 @@
-//! `import`: stands in the pipeline of a run that `flow import` made. Its rows are another trainer's, so it can be replayed and never played.
+//! `import`: stands in the pipeline of a run that `flow import` made. Its rows are another trainer's, so it can be
+//! replayed and never played.
 
 use super::operator::{Further, Operator, Settings};
 use crate::dataflow::{Context, Edge, Failed, Ports};

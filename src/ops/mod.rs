@@ -1,6 +1,6 @@
-//! The operator table: the one list of operators. Parsing, checking, the JSON Schema, `flow ops`, the engine, the log and the
-//! verbs all ask it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it. What several operators share, and
-//! the rules for how they fit together, stand in folders of their own.
+//! The operator table: the one list of operators. Parsing, checking, the JSON Schema, `flow ops`, the engine, the log
+//! and the verbs all ask it. To add an operator: one file here, one line in [`TABLE`], one pipeline that uses it. What
+//! several operators share, and the rules for how they fit together, stand in folders of their own.
 
 mod checks;
 mod episodes;
@@ -96,7 +96,8 @@ pub fn is(node: &Node, role: Role) -> bool {
     self::role(&node.op) == Some(role)
 }
 
-/// Whether an update trains this model. A model that nothing trains acts with version 0, whatever update its node waits for.
+/// Whether an update trains this model. A model that nothing trains acts with version 0, whatever update its node waits
+/// for.
 pub fn trained(pipeline: &Pipeline, model: &str) -> bool {
     pipeline.all().any(|node| is(node, Role::Learns) && node.model() == Some(model))
 }
@@ -208,8 +209,8 @@ pub fn catalog() -> Catalog {
     }
 }
 
-/// The catalog for a pipeline that is replayed: nothing is played, so the nodes that play aren't checked, and the nodes of `logged` have
-/// the columns of the log.
+/// The catalog for a pipeline that is replayed: nothing is played, so the nodes that play aren't checked, and the nodes
+/// of `logged` have the columns of the log.
 pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
     let judged = |pipeline: &Pipeline| wrong(pipeline, |role| !matches!(role, Role::Opens | Role::Plays | Role::Measures));
     Catalog { logged, wrong: judged, ..catalog() }
@@ -250,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Code that tests for an operator's name instead of its role would miss the next operator. Exempt are tests, names that are also
-    /// columns or a phase, and keys (text before a colon).
+    /// Code that tests for an operator's name instead of its role would miss the next operator. Exempt are tests, names
+    /// that are also columns or a phase, and keys (text before a colon).
     #[test]
     fn no_operator_is_known_by_its_name_outside_of_this_folder() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

@@ -1,8 +1,10 @@
-//! `novelty`: how often states like the one that a turn led to have been seen, over all iterations, and the reward 1/n that follows (EMPO2,
-//! section 4.2: intrinsic rewards, "for each new state"). A count is maintained, never taken again: of each distinct state how many were like it.
+//! `novelty`: how often states like the one that a turn led to have been seen, over all iterations, and the reward 1/n
+//! that follows (EMPO2, section 4.2: intrinsic rewards, "for each new state"). A count is maintained, never taken
+//! again: of each distinct state how many were like it.
 //!
-//! All rows of an iteration see the same count, its own visits with it: counted one after the other, the rows of a group would differ by
-//! the number of their sample alone, and dividing by the group's deviation would make an advantage of that.
+//! All rows of an iteration see the same count, its own visits with it: counted one after the other, the rows of a
+//! group would differ by the number of their sample alone, and dividing by the group's deviation would make an
+//! advantage of that.
 
 use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
@@ -35,7 +37,8 @@ struct Novelty {
     of: Of,
     #[serde(flatten)]
     keyed: Keyed,
-    /// A state is like a distinct one when the cosine of their keys is at least this; by `points: none`, when their keys are equal.
+    /// A state is like a distinct one when the cosine of their keys is at least this; by `points: none`, when their
+    /// keys are equal.
     #[serde(default = "hundredths::<f64, 90>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f64,
@@ -51,8 +54,8 @@ struct Novelty {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Count {
-    /// The states up to the end of the iteration that were like the same distinct state: one number for all of the iteration's rows. A
-    /// state that is like none is distinct itself.
+    /// The states up to the end of the iteration that were like the same distinct state: one number for all of the
+    /// iteration's rows. A state that is like none is distinct itself.
     #[default]
     Visits,
     /// One more than the entries in the prompt; 0, and no reward, in mode plain (EMPO2's released code).
@@ -63,8 +66,8 @@ enum Count {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Of {
-    /// The one that it led to (EMPO2, section 4.2: "for each new state"): the key of the next turn, and after an episode's last turn what
-    /// the world showed then (column `outcome`).
+    /// The one that it led to (EMPO2, section 4.2: "for each new state"): the key of the next turn, and after an
+    /// episode's last turn what the world showed then (column `outcome`).
     #[default]
     NextState,
     /// The one that it was taken in: the start of an episode is paid for each time, and its end never.
@@ -136,8 +139,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     }))
 }
 
-/// The columns of an iteration's rows, row `i` with the novelty of row `order[i]`. Which states are distinct follows from the order of the
-/// rows' names; how often they were seen doesn't.
+/// The columns of an iteration's rows, row `i` with the novelty of row `order[i]`. Which states are distinct follows
+/// from the order of the rows' names; how often they were seen doesn't.
 fn counted(
     distinct: &mut Distinct,
     view: &View,
@@ -271,7 +274,8 @@ mod tests {
         made[0].1.as_any().downcast_ref::<Float32Array>().unwrap().values().to_vec()
     }
 
-    /// Eight equal walks: each of their four states was seen eight times, so the rows of a turn are paid alike and no walk is better.
+    /// Eight equal walks: each of their four states was seen eight times, so the rows of a turn are paid alike and no
+    /// walk is better.
     #[test]
     fn the_number_of_a_sample_earns_nothing() {
         let with = with(serde_json::json!({ "key": "state", "points": "none" }));
@@ -286,7 +290,8 @@ mod tests {
         assert_eq!(column(&mut distinct, &eight(), &with), [1.0 / 16.0; 32], "the next iteration");
     }
 
-    /// Of two walks, 1 2 3 that ends in "won" and 1 2 that ends in "lost": by `next_state` 2 was come to twice, 3 and both ends once.
+    /// Of two walks, 1 2 3 that ends in "won" and 1 2 that ends in "lost": by `next_state` 2 was come to twice, 3 and
+    /// both ends once.
     #[test]
     fn a_turn_is_paid_for_where_it_led() {
         let u32s = |values: [u32; 5]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;

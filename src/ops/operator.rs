@@ -56,7 +56,8 @@ pub struct Further {
     pub weighs: Option<Weighs>,
     /// Whether it keeps state over iterations with these settings, which a resumed run restores from its log.
     pub remembers: fn(&With) -> bool,
-    /// A setting, as key=value, under which a replay scores the same rows differently: the summary of a run suggests it.
+    /// A setting, as key=value, under which a replay scores the same rows differently: the summary of a run suggests
+    /// it.
     pub otherwise: Option<&'static str>,
 }
 

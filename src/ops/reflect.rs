@@ -1,5 +1,5 @@
-//! `reflect`: asks the policy to reflect on finished episodes, and emits a row of phase `reflect` for each. In a loop `keep` sets what the
-//! next attempt's prompt has; such rows are trained on like any other (LaMer, section 4).
+//! `reflect`: asks the policy to reflect on finished episodes, and emits a row of phase `reflect` for each. In a loop
+//! `keep` sets what the next attempt's prompt has; such rows are trained on like any other (LaMer, section 4).
 
 use super::checks::agents;
 use super::episodes::{figures, tokens};
@@ -135,8 +135,8 @@ pub struct Reflections {
 }
 
 impl Reflections {
-    /// Reflects with `policy` in a run of this seed, except on the attempt `last`, counted from 0. `reporting`: where failures and token
-    /// counts are reported, and for which node.
+    /// Reflects with `policy` in a run of this seed, except on the attempt `last`, counted from 0. `reporting`: where
+    /// failures and token counts are reported, and for which node.
     pub fn new(reflector: Reflector, policy: Policy, seed: u64, last: Option<u64>, reporting: (RunState, String)) -> Reflections {
         Reflections { reflector, policy, seed, last, reporting, counts: true, iteration: 0, tokens: Tally::default(), pieces: vec![] }
     }

@@ -1,5 +1,5 @@
-//! `rewrite`: replaces a row's prompt and response by your own, so that a model learns another text than the one that was sampled: what a
-//! posterior should find likely (EAPO, Eq. 8), an instruction with its answer (Eq. 11).
+//! `rewrite`: replaces a row's prompt and response by your own, so that a model learns another text than the one that
+//! was sampled: what a posterior should find likely (EAPO, Eq. 8), an instruction with its answer (Eq. 11).
 
 use super::checks::templates;
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
@@ -23,15 +23,18 @@ struct Rewrite {
     /// The model whose tokens the texts are written in: the one that learns from them.
     #[schemars(extend("x-names" = "model"))]
     model: String,
-    /// The prompt: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the turn after
-    /// it (`after`), over `observation` and `action` of all turns before it (`history`), over the task's text (`task`) and its right answer
-    /// (`gold`), or a file with one. Where the model has a chat template it is the turn of a user.
+    /// The prompt: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and
+    /// of the turn after it (`after`), over `observation` and `action` of all turns before it (`history`), over the
+    /// task's text (`task`) and its right answer (`gold`), or a file with one. Where the model has a chat template it
+    /// is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
-    /// The response to learn, a template likewise. A row for which it comes to nothing has no response, and isn't learnt from.
+    /// The response to learn, a template likewise. A row for which it comes to nothing has no response, and isn't
+    /// learnt from.
     #[schemars(extend("x-names" = "template"))]
     response: String,
-    /// Whether the response is closed by the end token, as an answer is. A text whose likelihood `score` measures isn't.
+    /// Whether the response is closed by the end token, as an answer is. A text whose likelihood `score` measures
+    /// isn't.
     #[serde(default = "yes")]
     closed: bool,
 }

@@ -1,9 +1,11 @@
-//! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns: of all tasks, or, with dynamic
-//! sampling, of as many as it takes until enough of them have trajectories with different returns.
+//! `rollout`: plays episodes of the iteration's tasks with the policy (or the expert) and emits their turns: of all
+//! tasks, or, with dynamic sampling, of as many as it takes until enough of them have trajectories with different
+//! returns.
 //!
-//! The tasks of an iteration are distributed over the processes; each plays its own on its first worker, as one batch: the policy is one
-//! thread however many workers there are. An episode depends on its name and the weights alone, so it is the same wherever it is played.
-//! With `groups` the first process plays them all, since which tasks are played depends on the results of others.
+//! The tasks of an iteration are distributed over the processes; each plays its own on its first worker, as one batch:
+//! the policy is one thread however many workers there are. An episode depends on its name and the weights alone, so it
+//! is the same wherever it is played. With `groups` the first process plays them all, since which tasks are played
+//! depends on the results of others.
 
 use super::checks::agents;
 use super::checks::placement::{self, RolloutNeeds};
@@ -54,10 +56,10 @@ struct Rollout {
     #[serde(default = "number::<u32, 8>")]
     #[schemars(range(min = 1, max = 10_000))]
     samples: u32,
-    /// Plays tasks, in their order, until this many have returns that are not all equal; all of them when left out. A return is what an
-    /// episode earns by the rewards that are compared: as a `reward` node downstream weighs them (without its `kl`).
-    /// DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay unplayed. Of several processes
-    /// the first one then plays alone.
+    /// Plays tasks, in their order, until this many have returns that are not all equal; all of them when left out. A
+    /// return is what an episode earns by the rewards that are compared: as a `reward` node downstream weighs them
+    /// (without its `kl`). DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay
+    /// unplayed. Of several processes the first one then plays alone.
     #[serde(default)]
     #[schemars(range(min = 1))]
     groups: Option<u32>,
@@ -67,15 +69,17 @@ struct Rollout {
     /// An expert's action that isn't among the admissible ones joins them; otherwise it costs its episode.
     #[serde(default)]
     join: bool,
-    /// Copies episodes at chosen turns, and plays on from there: trees of episodes (AT2PO, arXiv 2601.04767; ARPO). A copy, a branch, is a further
-    /// sample of its task, whose rows begin with the turn that it answers anew; makes the column `branch_of`. Compare the answers to one
-    /// prompt by `group` with `by: [task, branch_of, turn]`, and take what was played behind each into account by `of: tree_return` of
-    /// `advantage`. What is made over an episode (`visitation_depth`, `history`, `over turns`) sees a branch's own rows. Figures such as
-    /// `success` and `return` count the `samples` alone, so that a task counts the same however often it is copied; `turns`, `failed` and tokens count branches, too. Needs a world that plays a task alike each time.
+    /// Copies episodes at chosen turns, and plays on from there: trees of episodes (AT2PO, arXiv 2601.04767; ARPO). A
+    /// copy, a branch, is a further sample of its task, whose rows begin with the turn that it answers anew; makes the
+    /// column `branch_of`. Compare the answers to one prompt by `group` with `by: [task, branch_of, turn]`, and take
+    /// what was played behind each into account by `of: tree_return` of `advantage`. What is made over an episode
+    /// (`visitation_depth`, `history`, `over turns`) sees a branch's own rows. Figures such as `success` and `return`
+    /// count the `samples` alone, so that a task counts the same however often it is copied; `turns`, `failed` and
+    /// tokens count branches, too. Needs a world that plays a task alike each time.
     #[serde(default)]
     branch: Option<Branching>,
-    /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges the
-    /// episodes that it plays.
+    /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges
+    /// the episodes that it plays.
     #[serde(default = "hundredths::<f64, 10>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     max_failed: f64,

@@ -1,5 +1,5 @@
-//! `tasks`: opens each iteration with a batch of fresh tasks. Their seeds follow from the run's seed, the node's id and the
-//! iteration alone, and never meet those of the frozen panels.
+//! `tasks`: opens each iteration with a batch of fresh tasks. Their seeds follow from the run's seed, the node's id and
+//! the iteration alone, and never meet those of the frozen panels.
 
 use super::operator::{schema, settings, Further, Operator, Settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
@@ -22,8 +22,8 @@ struct Tasks {
     /// Tasks in an iteration.
     #[schemars(range(min = 1, max = 100_000))]
     batch: usize,
-    /// Repeats this many tasks, so that lessons from one can be of use when it comes again; tasks are always new when left out. At least
-    /// `batch`.
+    /// Repeats this many tasks, so that lessons from one can be of use when it comes again; tasks are always new when
+    /// left out. At least `batch`.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     variations: Option<usize>,
@@ -38,14 +38,16 @@ fn environments(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({ "type": "string", "oneOf": names })
 }
 
-/// JSON Schema of `with`: beside `env` and `batch` stand the settings of the environment that `env` names, and no other's.
+/// JSON Schema of `with`: beside `env` and `batch` stand the settings of the environment that `env` names, and no
+/// other's.
 fn composed() -> Value {
     let own: Vec<(&EnvironmentKind, Map<String, Value>)> = env::TABLE.iter().map(|kind| (kind, properties(kind))).collect();
     let mut all = schema::<Tasks>();
     let mut own_last = |name: &str| all["properties"].as_object_mut().and_then(|properties| properties.shift_remove(name));
     let (batch, variations) = (own_last("batch"), own_last("variations"));
     for (name, property) in own.iter().flat_map(|(_, own)| own) {
-        // What exactly it must be depends on the environment; what it is stands here, for help and for the nearest right name.
+        // What exactly it must be depends on the environment; what it is stands here, for help and for the nearest
+        // right name.
         if all["properties"].get(name).is_none() {
             all["properties"][name] = json!({ "description": property["description"] });
         }
@@ -141,7 +143,8 @@ pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Contex
         let names: Vec<String> = match with.variations {
             None => training.tasks(iteration, with.batch).iter().map(|t| t.name()).collect(),
             Some(variations) => {
-                // All of them are those of an iteration of that size; each iteration takes the next ones, around and around.
+                // All of them are those of an iteration of that size; each iteration takes the next ones, around and
+                // around.
                 let all = training.tasks(0, variations);
                 let first = (iteration as u128 * with.batch as u128 % variations as u128) as usize;
                 (first..first + with.batch).map(|at| all[at % variations].name()).collect()

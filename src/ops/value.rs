@@ -1,4 +1,5 @@
-//! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), of turns or of tokens.
+//! `value`: what a critic expects after each row's prompt, before the row's action: PPO's V(s_t), of turns or of
+//! tokens.
 
 use super::episodes::inputs::newest;
 use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
@@ -73,7 +74,8 @@ fn needs(with: &With) -> Vec<Need> {
     by_token(with).then_some(need).into_iter().collect()
 }
 
-/// All rows on the first worker: the critic is on the policy thread, and one batch gives the same bits on any number of workers.
+/// All rows on the first worker: the critic is on the policy thread, and one batch gives the same bits on any number of
+/// workers.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let ValueOf { model, per } = ValueOf::clone(&*settings(node)?);
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;

@@ -11,12 +11,14 @@ pub enum Whose {
     /// Its own.
     #[default]
     Own,
-    /// Another row's of the iteration, drawn without replacement: the same numbers, shuffled, so that they say nothing of their rows.
+    /// Another row's of the iteration, drawn without replacement: the same numbers, shuffled, so that they say nothing
+    /// of their rows.
     Another,
 }
 
 impl Whose {
-    /// The places of the rows whose numbers `rows` rows get, in their order; `run` is the run's seed, `node` the node's name.
+    /// The places of the rows whose numbers `rows` rows get, in their order; `run` is the run's seed, `node` the node's
+    /// name.
     pub fn order(self, run: u64, iteration: u64, node: &str, rows: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..rows).collect();
         if self == Whose::Another {

@@ -147,7 +147,8 @@ pub enum Carries {
     Rows,
     /// Turns that are looked at beside those of another port, and don't come out.
     Others,
-    /// Versions of a model's weights. An edge into such a port selects the weights that are used, and passes no rows on.
+    /// Versions of a model's weights. An edge into such a port selects the weights that are used, and passes no rows
+    /// on.
     Weights,
     /// Notes for the next attempt at a task.
     Memory,

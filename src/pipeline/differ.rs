@@ -12,7 +12,8 @@ pub struct Difference {
     pub b: Option<Value>,
 }
 
-/// The settings that differ, in the order of `a` and then of `b`. A list is one setting, and so is a map that only one side has.
+/// The settings that differ, in the order of `a` and then of `b`. A list is one setting, and so is a map that only one
+/// side has.
 pub fn differences(a: &Value, b: &Value) -> Vec<Difference> {
     let mut differing = Vec::new();
     walk("", Some(a), Some(b), &mut differing);

@@ -8,9 +8,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// Reads the file at `path` as a `T`, laid upon the file that it is `like`, with the `path=value` texts of `--set` applied. `whole` is what
-/// messages call it (`the study`); `look` finds what a schema can't see in a file that fits it, each mistake with the path of the value
-/// that is wrong. What the schema marks as a file begins in the folder of the text that names it, in a `--set` in that of `path`.
+/// Reads the file at `path` as a `T`, laid upon the file that it is `like`, with the `path=value` texts of `--set`
+/// applied. `whole` is what messages call it (`the study`); `look` finds what a schema can't see in a file that fits
+/// it, each mistake with the path of the value that is wrong. What the schema marks as a file begins in the folder of
+/// the text that names it, in a `--set` in that of `path`.
 pub fn document<T: DeserializeOwned + JsonSchema>(
     path: &Path,
     whole: &str,

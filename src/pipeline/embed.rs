@@ -1,4 +1,5 @@
-//! Files whose text belongs to a pipeline: a run keeps a copy of the text, so that later changes of the file don't affect it.
+//! Files whose text belongs to a pipeline: a run keeps a copy of the text, so that later changes of the file don't
+//! affect it.
 
 use super::marks::{at_path, TEMPLATE};
 use super::Pipeline;

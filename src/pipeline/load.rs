@@ -16,7 +16,8 @@ pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline,
     understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks::default())
 }
 
-/// As [`load`], for the copy that a run keeps: what isn't found from its folder is looked for from `origin`, where that folder was.
+/// As [`load`], for the copy that a run keeps: what isn't found from its folder is looked for from `origin`, where that
+/// folder was.
 pub fn load_moved(path: &Path, origin: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {
     let looks = Looks { origin: Some(origin), ..Looks::default() };
     understand(&path.display().to_string(), &text_of(path)?, sets, catalog, looks)
@@ -27,9 +28,8 @@ pub fn load_with_tests(path: &Path, sets: &[String], catalog: &Catalog) -> Resul
     understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests: true, ..Looks::default() })
 }
 
-/// As [`load`], for a pipeline that is to run on this machine: `look` sees it once it has no mistake, and the texts of files that belong
-/// to it are part of its source. With `tests` the files of its
-/// tests are looked for too.
+/// As [`load`], for a pipeline that is to run on this machine: `look` sees it once it has no mistake, and the texts of
+/// files that belong to it are part of its source. With `tests` the files of its tests are looked for too.
 pub fn load_to_run(path: &Path, sets: &[String], catalog: &Catalog, tests: bool, look: Look) -> Result<Pipeline, Diagnostics> {
     understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests, there: Some(look), origin: None })
 }

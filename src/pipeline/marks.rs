@@ -1,6 +1,7 @@
-//! What the texts in settings name, as their schema marks it: `x-names: model` an entry of `models:`, `x-names: agent` one of `agents:`,
-//! `x-names: file` a file or folder, `x-names: template` a file with a template or the template itself. Code that looks for models or files
-//! looks for the mark, so that a setting with a new name needs no list of names to be told of it.
+//! What the texts in settings name, as their schema marks it: `x-names: model` an entry of `models:`, `x-names: agent`
+//! one of `agents:`, `x-names: file` a file or folder, `x-names: template` a file with a template or the template
+//! itself. Code that looks for models or files looks for the mark, so that a setting with a new name needs no list of
+//! names to be told of it.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,7 +18,8 @@ pub const TEMPLATE: &str = "template";
 /// A text in settings that names something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// Where it stands in the settings: keys, and positions in lists. The last key is the role: `model`, `critic`, `by_name`.
+    /// Where it stands in the settings: keys, and positions in lists. The last key is the role: `model`, `critic`,
+    /// `by_name`.
     pub path: Vec<String>,
     /// What its schema says that it names.
     pub mark: String,
@@ -32,7 +34,8 @@ impl Named {
     }
 }
 
-/// The marked texts in a value of this schema, defaults of the outermost settings included, in the schema's order, each once.
+/// The marked texts in a value of this schema, defaults of the outermost settings included, in the schema's order, each
+/// once.
 pub fn marked(value: &Value, schema: &Value) -> Vec<Named> {
     let mut walk = MarkFinder { root: schema, places: BTreeSet::new(), marked: Vec::new() };
     walk.within(value, schema, &mut Vec::new());

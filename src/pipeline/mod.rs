@@ -1,7 +1,7 @@
 //! The pipeline language: a YAML file in, a checked [`Pipeline`] or every mistake in it out.
 //!
-//! This is the only code that knows YAML, and it knows no operator: those come as data, in a [`Catalog`].
-//! A file is read into a tree that remembers where each value stands (`parse`), overrides are put in, then everything is checked
+//! This is the only code that knows YAML, and it knows no operator: those come as data, in a [`Catalog`]. A file is
+//! read into a tree that remembers where each value stands (`parse`), overrides are put in, then everything is checked
 //! in one pass, so that one look shows all that is wrong (`check`). Properties of a checked pipeline are in `graph`.
 
 mod catalog;

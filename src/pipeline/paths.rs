@@ -1,5 +1,5 @@
-//! Paths in a pipeline begin in the folder of the file that names them, those of an override in the folder where `flow` runs. Once read they
-//! all begin where `flow` runs; a copy that a run keeps tells them from its own folder.
+//! Paths in a pipeline begin in the folder of the file that names them, those of an override in the folder where `flow`
+//! runs. Once read they all begin where `flow` runs; a copy that a run keeps tells them from its own folder.
 
 use super::marks::{self, at_path, Named, FILE, TEMPLATE};
 use super::parse::{Shape, Tree};
@@ -8,8 +8,9 @@ use crate::files;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Rewrites every path in the tree so that it begins where `flow` runs, and says where paths stand. `folders` are those of the texts by
-/// number; a text without one is an override. What isn't there, but is in `origin`, begins there instead.
+/// Rewrites every path in the tree so that it begins where `flow` runs, and says where paths stand. `folders` are those
+/// of the texts by number; a text without one is an override. What isn't there, but is in `origin`, begins there
+/// instead.
 pub fn resolve(tree: &mut Tree, folders: &[&Path], origin: Option<&Path>, catalog: &Catalog) -> Vec<Named> {
     let text = |tree: &mut Tree, named: &Named| {
         let folder = tree.at_path(&named.path).and_then(|tree| folders.get(tree.at.text).copied());
@@ -67,8 +68,8 @@ fn nodes(nodes_of: &Value, at: &[String], catalog: &Catalog, all: &mut Vec<Named
     }
 }
 
-/// Whether a setting is a template itself and no file's name: it has a place, more than one line, or nothing in it; or it reads as a sentence, and
-/// no file has that name.
+/// Whether a setting is a template itself and no file's name: it has a place, more than one line, or nothing in it; or
+/// it reads as a sentence, and no file has that name.
 pub fn is_template(setting: &str) -> bool {
     is_marked(setting) || is_sentence(setting) && !Path::new(setting).exists()
 }

@@ -1,4 +1,5 @@
-//! A pipeline that passed every check, as plain data: its nodes in a possible order of work, their edges, and the loops among them.
+//! A pipeline that passed every check, as plain data: its nodes in a possible order of work, their edges, and the loops
+//! among them.
 
 use super::marks::{self, Named};
 use super::{Carries, Catalog, Test, WeightRetention, With};
@@ -27,7 +28,8 @@ pub struct Pipeline {
     pub keep: WeightRetention,
     /// Rows fed and rows expected; no part of `source`.
     pub tests: Vec<Test>,
-    /// The file as it was understood, without its tests: a run has no use for them. Paths in it begin in the folder where `flow` runs.
+    /// The file as it was understood, without its tests: a run has no use for them. Paths in it begin in the folder
+    /// where `flow` runs.
     pub source: Value,
     /// Where in `source` files are named.
     pub paths: Vec<Named>,
@@ -42,15 +44,15 @@ pub struct Node {
     pub id: String,
     /// The operator; [`LOOP`] for a loop.
     pub op: String,
-    /// In the file's order. A loop has one for each node outside and each staleness that its inner nodes read, with the port called
-    /// after the node.
+    /// In the file's order. A loop has one for each node outside and each staleness that its inner nodes read, with the
+    /// port called after the node.
     pub inputs: Vec<Input>,
     /// Its settings, fitting the operator's schema; nothing for a loop.
     pub with: With,
     /// Its nodes and settings, if it is a loop.
     pub body: Option<Body>,
-    /// The columns of its rows: all that its edge carries. `None` where some of its rows come from elsewhere (a log, a test), whose
-    /// columns aren't known here.
+    /// The columns of its rows: all that its edge carries. `None` where some of its rows come from elsewhere (a log, a
+    /// test), whose columns aren't known here.
     pub columns: Option<Vec<String>>,
 }
 
@@ -118,8 +120,8 @@ impl Node {
         self.body.iter_mut().flat_map(|b| &mut b.nodes).for_each(|n| n.columns = None);
     }
 
-    /// The columns that this node makes and that its log holds, where an operator's node `adds` these: of a loop the columns that any of
-    /// its outputs makes.
+    /// The columns that this node makes and that its log holds, where an operator's node `adds` these: of a loop the
+    /// columns that any of its outputs makes.
     pub fn makes(&self, adds: impl Fn(&Node) -> Vec<String>) -> Vec<String> {
         let mut made: Vec<String> = Vec::new();
         for column in self.makers().into_iter().flat_map(adds) {
@@ -146,8 +148,8 @@ impl Pipeline {
         self.nodes.iter().find(|n| n.id == id)
     }
 
-    /// The nodes that the rows of the node `id` came through in their iteration, in topological order. Weights are no rows: one
-    /// update that waits for another one's has no rows of it.
+    /// The nodes that the rows of the node `id` came through in their iteration, in topological order. Weights are no
+    /// rows: one update that waits for another one's has no rows of it.
     pub fn upstream(&self, id: &str, catalog: &Catalog) -> Vec<&str> {
         let weights = |node: &Node, input: &Input| {
             catalog.operator(&node.op).and_then(|o| o.port(&input.port)).is_some_and(|p| p.carries == Carries::Weights)
@@ -173,8 +175,8 @@ impl Pipeline {
         self.nodes.iter().flat_map(Node::all)
     }
 
-    /// Where a path such as nodes, rollout, with stands in the file: a node inside a loop stands under the loop, and what a node says of
-    /// its agent under `agents` where it names one.
+    /// Where a path such as nodes, rollout, with stands in the file: a node inside a loop stands under the loop, and
+    /// what a node says of its agent under `agents` where it names one.
     pub(super) fn written<'a>(&'a self, path: &'a [String]) -> Vec<&'a str> {
         let mut steps: Vec<&str> = path.iter().map(String::as_str).collect();
         if let ["nodes", id, ..] = steps[..] {

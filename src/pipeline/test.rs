@@ -16,10 +16,12 @@ pub struct Test {
     /// Files of rows by node, relative to the pipeline: JSON lines that replace the node's output.
     #[schemars(extend("minProperties" = 1))]
     pub feed: BTreeMap<String, PathBuf>,
-    /// Files of rows by node, relative to the pipeline: what it must make. Only the columns that a row names are compared.
+    /// Files of rows by node, relative to the pipeline: what it must make. Only the columns that a row names are
+    /// compared.
     #[schemars(extend("minProperties" = 1))]
     pub expect: BTreeMap<String, PathBuf>,
-    /// By how much a float may be off; where more than 1 is expected, by this times as much. Everything else must be equal.
+    /// By how much a float may be off; where more than 1 is expected, by this times as much. Everything else must be
+    /// equal.
     #[serde(default = "usual")]
     #[schemars(range(min = 0.0))]
     pub tolerance: f64,

@@ -18,7 +18,8 @@ pub struct With {
 }
 
 impl With {
-    /// Settings as a file has them (a map), an agent's in place of its name, read as `read` does; `schema` marks what they name.
+    /// Settings as a file has them (a map), an agent's in place of its name, read as `read` does; `schema` marks what
+    /// they name.
     pub fn read(raw: Value, schema: &Value, read: ReadSettings) -> Result<With, Error> {
         Ok(With { typed: read(&raw)?, named: marks::marked(&raw, schema), raw })
     }

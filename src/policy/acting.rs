@@ -1,5 +1,5 @@
-//! The acting copy of a model whose weights are all trained, where it differs from the learning one: each version's matrices packed once,
-//! and computed row by row ([`crate::policy::engine`]).
+//! The acting copy of a model whose weights are all trained, where it differs from the learning one: each version's
+//! matrices packed once, and computed row by row ([`crate::policy::engine`]).
 
 use super::engine::MatrixFormat;
 use super::model::Net;
@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tch::Kind;
 
-/// Whether row by row is the faster way to act: plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a lesser set of instructions a model acts
-/// with the same bits.
+/// Whether row by row is the faster way to act: plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a
+/// lesser set of instructions a model acts with the same bits.
 pub fn row_by_row_is_quick() -> bool {
     Isa::new(Level::Avx2).is_some()
 }
@@ -29,7 +29,8 @@ impl Acting {
     /// Has `act` act with a model that begins with the weights of `start`.
     ///
     /// # Errors
-    /// If `act` asks for something that such a model can't do: beside an adapter, as a critic, or in another kind than f32.
+    /// If `act` asks for something that such a model can't do: beside an adapter, as a critic, or in another kind than
+    /// f32.
     pub fn new(act: Act, start: &Net) -> Result<Acting, ModelFault> {
         let unfit = match () {
             () if start.adapter().is_some() => Some("beside an adapter `base` sets it, and acting and learning use one model".into()),

@@ -1,9 +1,10 @@
-//! Constrained decoding: the set of allowed answers as a trie of tokens that is walked down while the answer is written.
+//! Constrained decoding: the set of allowed answers as a trie of tokens that is walked down while the answer is
+//! written.
 
 use super::RowFault;
 
-/// The state of constrained decoding: the answers that begin with the tokens written so far, in order and each once, and the number of
-/// these tokens.
+/// The state of constrained decoding: the answers that begin with the tokens written so far, in order and each once,
+/// and the number of these tokens.
 #[derive(Clone, Debug)]
 pub struct ChoiceConstraint<'a> {
     alive: Vec<&'a [u32]>,

@@ -51,7 +51,8 @@ impl DeviceChoice {
         named.map_or(Ok(DeviceChoice::Auto), |text| text.parse().map_err(|why| PolicyError::Environment(format!("FLOW_DEVICE: {why}"))))
     }
 
-    /// The device. A GPU that can't be used is no reason to compute elsewhere in silence: where one was asked for it is an error.
+    /// The device. A GPU that can't be used is no reason to compute elsewhere in silence: where one was asked for it is
+    /// an error.
     ///
     /// # Errors
     /// [`PolicyError::Device`] where a GPU is asked for and isn't available.
@@ -174,7 +175,8 @@ impl fmt::Display for FoundDevice {
 fn driver() -> Option<(String, u64, u64)> {
     let mut name = [0 as c_char; 256];
     let (mut device, mut free, mut total): (c_int, usize, usize) = (0, 0, 0);
-    // SAFETY: the driver's own C functions by the signatures of cuda.h, with pointers that live as long as the calls; libtorch holds the library, too.
+    // SAFETY: the driver's own C functions by the signatures of cuda.h, with pointers that live as long as the calls;
+    // libtorch holds the library, too.
     let done = unsafe {
         let driver = Library::new("libcuda.so.1").ok()?;
         let get: Symbol<unsafe extern "C" fn(*mut c_int, c_int) -> c_int> = driver.get(b"cuDeviceGet\0").ok()?;
@@ -203,7 +205,8 @@ mod tests {
         assert_eq!(FoundDevice::look(DeviceChoice::Cpu).unwrap().to_string(), "cpu");
     }
 
-    /// Where there is no GPU, asking for one is an error that says what to do, and nothing is computed elsewhere in silence.
+    /// Where there is no GPU, asking for one is an error that says what to do, and nothing is computed elsewhere in
+    /// silence.
     #[test]
     fn a_gpu_that_is_not_there_is_an_error() {
         if tch::Cuda::is_available() {

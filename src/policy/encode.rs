@@ -1,8 +1,9 @@
-//! Encoders: what a text means as a vector, so that texts can be compared. A text's vector is the mean of the final states of its
-//! tokens, of length 1 (Reimers and Gurevych 2019): the product of two is the cosine of the angle between them.
+//! Encoders: what a text means as a vector, so that texts can be compared. A text's vector is the mean of the final
+//! states of its tokens, of length 1 (Reimers and Gurevych 2019): the product of two is the cosine of the angle between
+//! them.
 //!
-//! A text's vector depends on the text alone: it is padded to a multiple of [`PAD_TO`] tokens, and shares its batch with texts of that
-//! length, as in generation.
+//! A text's vector depends on the text alone: it is padded to a multiple of [`PAD_TO`] tokens, and shares its batch
+//! with texts of that length, as in generation.
 
 use super::model::bert::{unread, Bert, BertConfig};
 use super::model::folder::{read as json, LONGEST};
@@ -66,7 +67,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Loads the encoder in `folder`: `config.json`, `tokenizer.json` and safetensors of a BERT, as `sentence-transformers` has them.
+    /// Loads the encoder in `folder`: `config.json`, `tokenizer.json` and safetensors of a BERT, as
+    /// `sentence-transformers` has them.
     ///
     /// # Errors
     /// Names the file that is missing, damaged, or says something that can't be computed here.

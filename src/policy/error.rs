@@ -1,11 +1,12 @@
-//! What can go wrong with a policy. Errors keep their type, and their rows as numbers, until a caller that knows the rows' names describes them.
+//! What can go wrong with a policy. Errors keep their type, and their rows as numbers, until a caller that knows the
+//! rows' names describes them.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// What can go wrong with a policy. Rows are indices into what the caller handed over; [`PolicyError::describe`] names them.
-/// It travels between processes, so it is made of plain values.
+/// What can go wrong with a policy. Rows are indices into what the caller handed over; [`PolicyError::describe`] names
+/// them. It travels between processes, so it is made of plain values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PolicyError {
     /// No model has this name.

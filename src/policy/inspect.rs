@@ -1,4 +1,5 @@
-//! Whether a model can be made as a pipeline describes it, as far as headers, configurations and tokenizers tell: no weights are read.
+//! Whether a model can be made as a pipeline describes it, as far as headers, configurations and tokenizers tell: no
+//! weights are read.
 
 use super::encode::EncoderDescription;
 use super::model::adapter::StoredAdapter;

@@ -1,12 +1,14 @@
-//! The seam between the update and its backends: libtorch, the engine, trainers. A learner gives for the tokens of rows a log-probability
-//! and an entropy each ([`Tracer::trace`]), takes the gradient of a loss by these numbers ([`Trace::back`]) and makes an optimiser step of
-//! it ([`Learner::step`]). It knows no loss and no rows of a log: these stand in [`super::update`], once.
+//! The seam between the update and its backends: libtorch, the engine, trainers. A learner gives for the tokens of rows
+//! a log-probability and an entropy each ([`Tracer::trace`]), takes the gradient of a loss by these numbers
+//! ([`Trace::back`]) and makes an optimiser step of it ([`Learner::step`]). It knows no loss and no rows of a log:
+//! these stand in [`super::update`], once.
 //!
-//! Distillation compares distributions. A teacher's pass lists the likeliest tokens of each choice with their log-probabilities, and the
-//! policy's pass gives its own of the same tokens: nothing else crosses the seam, and nothing is logged.
+//! Distillation compares distributions. A teacher's pass lists the likeliest tokens of each choice with their
+//! log-probabilities, and the policy's pass gives its own of the same tokens: nothing else crosses the seam, and
+//! nothing is logged.
 //!
-//! libtorch and the engine compute here ([`super::update`]'s `trace` and `local`); a trainer computes in processes of its own ([`super::trainer`]).
-//! Another one implements these three traits.
+//! libtorch and the engine compute here ([`super::update`]'s `trace` and `local`); a trainer computes in processes of
+//! its own ([`super::trainer`]). Another one implements these three traits.
 
 use super::model::Sizes;
 use super::update::batch::UpdateBatch;
@@ -37,7 +39,8 @@ pub enum Wanted<'a> {
     WithEntropy,
     /// Figures, and of each choice the likeliest tokens, so many or the whole vocabulary: what a teacher is asked.
     Likeliest(Option<usize>),
-    /// Gradients by the log-probabilities of these tokens of each choice, `[choices, listed]` or the whole vocabulary, and by no others.
+    /// Gradients by the log-probabilities of these tokens of each choice, `[choices, listed]` or the whole vocabulary,
+    /// and by no others.
     Listed(Option<&'a Tensor>),
 }
 
@@ -86,7 +89,8 @@ pub trait Trace {
 pub struct Gradients {
     /// By the weights, `[parameters]`; none where the learner keeps and sums them itself.
     pub weights: Option<Tensor>,
-    /// By the log-probabilities or values and, where the loss has them in it, by the entropies; or by those of listed tokens.
+    /// By the log-probabilities or values and, where the loss has them in it, by the entropies; or by those of listed
+    /// tokens.
     pub outputs: Vec<Tensor>,
 }
 
@@ -96,7 +100,8 @@ pub trait Learner {
     fn limits(&self) -> RowLimits;
     /// Optimiser steps that it has made.
     fn steps(&self) -> u64;
-    /// The log-probability of each response token under the weights as they are, at `temperature` or each row at its own; `size` rows a pass.
+    /// The log-probability of each response token under the weights as they are, at `temperature` or each row at its
+    /// own; `size` rows a pass.
     ///
     /// # Errors
     /// If it can't be computed.
@@ -107,7 +112,8 @@ pub trait Learner {
     /// [`PolicyError::NotFinite`] with the rows of the first pass that found something that isn't a number.
     fn gradient(&mut self, number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight)
         -> Result<Vec<PassResult>, PolicyError>;
-    /// Clips that gradient and makes a step at the learning rate `lr`; gives the gradient's norm before. One that isn't finite makes no step.
+    /// Clips that gradient and makes a step at the learning rate `lr`; gives the gradient's norm before. One that isn't
+    /// finite makes no step.
     ///
     /// # Errors
     /// If it can't be computed.

@@ -1,7 +1,7 @@
 //! Pauses in a long piece of work: the policy thread then serves requests that only read.
 //!
-//! Without them episodes could be played only between two updates, and `staleness` would hide nothing but their first turn. Weights are
-//! never changed in place, so neither side sees anything of the other.
+//! Without them episodes could be played only between two updates, and `staleness` would hide nothing but their first
+//! turn. Weights are never changed in place, so neither side sees anything of the other.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -15,8 +15,9 @@ pub struct ServerSettings {
     #[serde(default = "number::<f64, 60>")]
     #[schemars(range(min = 0.01, max = 86_400.0))]
     pub timeout: f64,
-    /// The most attempts of a request. It is retried after a time-out, a rate limit, a server error and a malformed reply, with pauses that
-    /// start at half a second and double, or as long as the server asks for. After the last attempt its episode has failed.
+    /// The most attempts of a request. It is retried after a time-out, a rate limit, a server error and a malformed
+    /// reply, with pauses that start at half a second and double, or as long as the server asks for. After the last
+    /// attempt its episode has failed.
     #[serde(default = "number::<u32, 5>")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
@@ -32,13 +33,15 @@ impl Default for ServerSettings {
     }
 }
 
-/// A model that a server runs: it acts and reflects, and its weights are never changed. `decode: free` takes `chat/completions` with
-/// log-probabilities, `decode: constrained` takes `completions` with `echo`, which gets the prompt's text without any chat template.
+/// A model that a server runs: it acts and reflects, and its weights are never changed. `decode: free` takes
+/// `chat/completions` with log-probabilities, `decode: constrained` takes `completions` with `echo`, which gets the
+/// prompt's text without any chat template.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct RemoteModel {
-    /// Where the API of a server begins that speaks OpenAI's protocol (vLLM, SGLang, llama.cpp), as `http://127.0.0.1:8000/v1`. `https` is not
-    /// spoken: the server belongs on this machine, into a private network, or behind a tunnel.
+    /// Where the API of a server begins that speaks OpenAI's protocol (vLLM, SGLang, llama.cpp), as
+    /// `http://127.0.0.1:8000/v1`. `https` is not spoken: the server belongs on this machine, into a private network,
+    /// or behind a tunnel.
     #[schemars(regex(pattern = ADDRESS))]
     pub openai: String,
     /// How it is called.
@@ -57,17 +60,21 @@ const ADDRESS: &str = r"^http://[^\s/?#]+[^\s?#]*$";
 /// Variables of a chat template, by name.
 pub type TemplateVariables = std::collections::BTreeMap<String, Value>;
 
-/// Servers that generate for a model which learns here. They hold the same base, and load the adapter of each version that is asked for; of a model without
-/// an adapter they take all weights in place of their own, one version at a time. Each proves each version by the log-probabilities of one prompt, which the learner computes as well. Name them by `vllm` or by `sglang`.
+/// Servers that generate for a model which learns here. They hold the same base, and load the adapter of each version
+/// that is asked for; of a model without an adapter they take all weights in place of their own, one version at a time.
+/// Each proves each version by the log-probabilities of one prompt, which the learner computes as well. Name them by
+/// `vllm` or by `sglang`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ServeSettings {
-    /// One server with vLLM's API, as `http://127.0.0.1:8000/v1`: another way to write `vllm: ["http://127.0.0.1:8000/v1"]`.
+    /// One server with vLLM's API, as `http://127.0.0.1:8000/v1`: another way to write
+    /// `vllm: ["http://127.0.0.1:8000/v1"]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub openai: Option<String>,
-    /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The calls of an episode go to one server, so that its
-    /// prefix cache is met, unless another one has nothing to do. Where a server fails, the others answer its calls; it takes part again once it has proved itself.
+    /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The calls of an episode go to
+    /// one server, so that its prefix cache is met, unless another one has nothing to do. Where a server fails, the
+    /// others answer its calls; it takes part again once it has proved itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub vllm: Vec<String>,
@@ -75,21 +82,24 @@ pub struct ServeSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub sglang: Vec<String>,
-    /// Where servers don't see the disk that the run is on: the address of a receiver beside each (`python -m flow_train.receiver`), in the same order,
-    /// as `["http://10.0.0.1:8100"]`. It is sent the weights of each version, and the server loads them from its disk.
+    /// Where servers don't see the disk that the run is on: the address of a receiver beside each
+    /// (`python -m flow_train.receiver`), in the same order, as `["http://10.0.0.1:8100"]`. It is sent the weights of
+    /// each version, and the server loads them from its disk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub receivers: Vec<String>,
     /// How they are called.
     #[serde(flatten)]
     pub server: ServerSettings,
-    /// Whether the log-probabilities that vLLM reports are those at the sampling temperature (`--logprobs-mode processed_logprobs`). Else they
-    /// are the model's own, and where anything can be written it is sampled at temperature 1.
+    /// Whether the log-probabilities that vLLM reports are those at the sampling temperature
+    /// (`--logprobs-mode processed_logprobs`). Else they are the model's own, and where anything can be written it is
+    /// sampled at temperature 1.
     #[serde(default)]
     pub tempered: bool,
-    /// The largest mean difference, in nats, between a server's log-probabilities of the prompt that proves a version and the learner's. A server
-    /// above it is left out, and the run ends when none is left. The figure `gap_HOST:PORT` of the node that plays says how large it is: some 1e-5
-    /// where both compute in f32, some 0.1 by a server in bf16. The default finds another base model, a smaller bound also another adapter.
+    /// The largest mean difference, in nats, between a server's log-probabilities of the prompt that proves a version
+    /// and the learner's. A server above it is left out, and the run ends when none is left. The figure `gap_HOST:PORT`
+    /// of the node that plays says how large it is: some 1e-5 where both compute in f32, some 0.1 by a server in bf16.
+    /// The default finds another base model, a smaller bound also another adapter.
     #[serde(default = "hundredths::<f64, 25>")]
     #[schemars(range(min = 0.0))]
     pub max_gap: f64,
@@ -107,27 +117,30 @@ impl ServeSettings {
     }
 }
 
-/// Trains the model in processes of their own (`flow_train`: transformers, PEFT and FSDP2), which flow gives the gradient of the loss by each token's
-/// log-probability. Either flow starts them (`torchrun`), or they run already (`address`).
+/// Trains the model in processes of their own (`flow_train`: transformers, PEFT and FSDP2), which flow gives the
+/// gradient of the loss by each token's log-probability. Either flow starts them (`torchrun`), or they run already
+/// (`address`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("oneOf" = json!([{ "required": ["torchrun"] }, { "required": ["address"] }])))]
 pub struct TrainSettings {
-    /// Starts so many processes on this host by torchrun, each with a part of the weights; one for each GPU. `--ranks` of `flow run` and `flow resume`
-    /// says it for one run.
+    /// Starts so many processes on this host by torchrun, each with a part of the weights; one for each GPU. `--ranks`
+    /// of `flow run` and `flow resume` says it for one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub torchrun: Option<usize>,
-    /// The host and port at which rank 0 of a trainer waits that was started elsewhere, on any number of hosts: `torchrun ... -m flow_train --listen
-    /// HOST:PORT`. Both sides need the same folders, and the same FLOW_TRAIN_SECRET in their environment.
+    /// The host and port at which rank 0 of a trainer waits that was started elsewhere, on any number of hosts:
+    /// `torchrun ... -m flow_train --listen HOST:PORT`. Both sides need the same folders, and the same
+    /// FLOW_TRAIN_SECRET in their environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^\S+:[0-9]+$"))]
     pub address: Option<String>,
-    /// A folder for weights in passing: the start of the adapter, and each version until the next. The system's folder for temporary files when left
-    /// out; a trainer on another host needs one that both sides see.
+    /// A folder for weights in passing: the start of the adapter, and each version until the next. The system's folder
+    /// for temporary files when left out; a trainer on another host needs one that both sides see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// Keeps the states between blocks alone and computes the rest again on the way back: a fraction of the memory, for a third more time.
+    /// Keeps the states between blocks alone and computes the rest again on the way back: a fraction of the memory, for
+    /// a third more time.
     #[serde(default = "yes")]
     pub gradient_checkpointing: bool,
     /// The most tokens, padding included, that a process reads at a time.

@@ -37,17 +37,19 @@ pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u
 }
 
 thread_local! {
-    /// Bytes of a GPU that were free before the first model was loaded, and bytes that the models and their caches take now.
+    /// Bytes of a GPU that were free before the first model was loaded, and bytes that the models and their caches take
+    /// now.
     static CARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Notes how much of a GPU's memory this thread's models take. The driver can't tell, because libtorch keeps the memory that it frees.
+/// Notes how much of a GPU's memory this thread's models take. The driver can't tell, because libtorch keeps the memory
+/// that it frees.
 pub fn taken(free: Option<u64>, taken: u64) {
     CARD.set(free.map(|free| (free, taken)));
 }
 
-/// Bytes that are free now: of main memory within the limit of the control group if there is one, or where models lie on a GPU of its
-/// memory. None where the system doesn't say.
+/// Bytes that are free now: of main memory within the limit of the control group if there is one, or where models lie
+/// on a GPU of its memory. None where the system doesn't say.
 pub fn available() -> Option<u64> {
     if let Some((free, taken)) = CARD.get() {
         // A twentieth is left for waste in libtorch's blocks and for its kernels' work space.
@@ -84,7 +86,8 @@ mod tests {
     #[test]
     fn parameters_are_counted_without_making_them() {
         let model = NewModel { layers: 2, width: 8, heads: 2, kv_heads: 1, hidden: Some(16), ..NewModel::default() };
-        // A layer: q and o 64 each, k and v 32 each, three of 8 by 16, two gains of 8; then embedding and output of 10 by 8, and a gain.
+        // A layer: q and o 64 each, k and v 32 each, three of 8 by 16, two gains of 8; then embedding and output of 10
+        // by 8, and a gain.
         let layer = 64 + 64 + 32 + 32 + 3 * 128 + 16;
         assert_eq!(parameters(&model, 10), Some(2 * layer + 2 * 80 + 8));
         assert_eq!(parameters(&NewModel { width: 9, ..model.clone() }, 10), None);

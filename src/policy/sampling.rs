@@ -15,10 +15,12 @@ pub struct Sampling {
     pub top_p: f64,
     /// Samples from this many most likely tokens, before `top_p` is applied; 0 samples from all.
     pub top_k: usize,
-    /// Leaves out tokens that are less likely than this share of the likeliest one, before `top_k` is applied; 0 leaves out none.
+    /// Leaves out tokens that are less likely than this share of the likeliest one, before `top_k` is applied; 0 leaves
+    /// out none.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f64,
-    /// Makes what the prompt or a free answer has said less likely: divides logits above 0 by this, and multiplies others by it; 1 changes nothing.
+    /// Makes what the prompt or a free answer has said less likely: divides logits above 0 by this, and multiplies
+    /// others by it; 1 changes nothing.
     #[schemars(range(min = 0.01, max = 2.0))]
     pub repetition_penalty: f64,
     /// Lowers the logit of a token that a free answer has said by this.
@@ -35,7 +37,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// What the logits are divided by for the log-probabilities that are recorded: the temperature, or 1 where the likeliest token is taken.
+    /// What the logits are divided by for the log-probabilities that are recorded: the temperature, or 1 where the
+    /// likeliest token is taken.
     pub fn divisor(&self) -> f64 {
         if self.temperature > 0.0 {
             self.temperature

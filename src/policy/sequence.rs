@@ -23,7 +23,8 @@ pub fn known<'a>(mut tokens: impl Iterator<Item = &'a u32>, vocab: usize) -> Res
     }
 }
 
-/// The tokens of `sequences`, each padded on the right to `places`, with rows of padding up to `rows`: `[rows * places]`.
+/// The tokens of `sequences`, each padded on the right to `places`, with rows of padding up to `rows`:
+/// `[rows * places]`.
 pub fn padded<'a>(sequences: impl Iterator<Item = &'a [u32]>, rows: usize, places: usize) -> Vec<i64> {
     let mut ids = vec![PAD as i64; rows * places];
     for (row, sequence) in sequences.enumerate() {

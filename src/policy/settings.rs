@@ -37,8 +37,8 @@ pub struct EncoderModel {
 pub struct NewModel {
     /// The family: `tiny` is a decoder-only transformer of the Llama shape.
     pub new: NewKind,
-    /// The kind of tokens: `words` are the words and symbols of the environments' texts (anything else falls back to bytes), `bytes` are
-    /// bytes.
+    /// The kind of tokens: `words` are the words and symbols of the environments' texts (anything else falls back to
+    /// bytes), `bytes` are bytes.
     #[serde(default)]
     pub tokens: TokenKind,
     /// Transformer blocks.
@@ -92,8 +92,8 @@ pub struct LoraSettings {
     /// The dropout rate of the adapters' inputs during training.
     #[schemars(range(min = 0.0, max = 0.99))]
     pub dropout: f64,
-    /// Which matrices have an adapter, by how their names end: `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj`,
-    /// `down_proj`; `all-linear` stands for all of these.
+    /// Which matrices have an adapter, by how their names end: `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`,
+    /// `up_proj`, `down_proj`; `all-linear` stands for all of these.
     #[schemars(length(min = 1))]
     pub targets: Vec<String>,
 }
@@ -122,7 +122,8 @@ pub enum Head {
     /// The next token: a policy.
     #[default]
     Language,
-    /// The return to expect after the prompt, read at its last token: a critic (the operator `value`, the objective `value`).
+    /// The return to expect after the prompt, read at its last token: a critic (the operator `value`, the objective
+    /// `value`).
     Value,
 }
 
@@ -141,15 +142,15 @@ fn an_adapter() -> Value {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("allOf" = one_adapter()))]
 pub struct LoadModel {
-    /// A saved version's folder, a run (its newest weights), a Hugging Face folder of Llama, Qwen2 or Qwen3, or a GGUF file. An adapter's
-    /// folder (PEFT's) is loaded as the model that it makes of its base.
+    /// A saved version's folder, a run (its newest weights), a Hugging Face folder of Llama, Qwen2 or Qwen3, or a GGUF
+    /// file. An adapter's folder (PEFT's) is loaded as the model that it makes of its base.
     #[schemars(extend("x-names" = "file"))]
     pub load: String,
     /// The model's name in that run, if not the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The head; the one that was saved when left out. Another one than that starts anew: `value` makes a critic of a saved policy, whose head is
-    /// learnt whole also where the rest learns by an adapter.
+    /// The head; the one that was saved when left out. Another one than that starts anew: `value` makes a critic of a
+    /// saved policy, whose head is learnt whole also where the rest learns by an adapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Head>,
     /// Trains new low-rank adapters beside the model's matrices and leaves those as they are.
@@ -162,21 +163,23 @@ pub struct LoadModel {
     /// The number format of weights and of computation.
     #[serde(default, skip_serializing_if = "is_f32")]
     pub dtype: Dtype,
-    /// The number format of an adapter's frozen base. `int8` rounds its matrices once, when it is loaded, in groups of 64 numbers with a
-    /// scale each: a quarter of the memory, several times the speed, and play and learning compute the same bits. The adapter is trained
-    /// for the rounded base. `f32` computes in the same way, row by row, without rounding: exact, with less memory for long rows, faster
-    /// where few rows are written at a time and slower where many tokens are read or learnt.
+    /// The number format of an adapter's frozen base. `int8` rounds its matrices once, when it is loaded, in groups of
+    /// 64 numbers with a scale each: a quarter of the memory, several times the speed, and play and learning compute
+    /// the same bits. The adapter is trained for the rounded base. `f32` computes in the same way, row by row, without
+    /// rounding: exact, with less memory for long rows, faster where few rows are written at a time and slower where
+    /// many tokens are read or learnt.
     #[serde(default, skip_serializing_if = "Base::is_own")]
     pub base: Base,
-    /// The weights that act, of a model that is trained whole or not at all: with `int8` answers are generated, and choices ranked, row by
-    /// row with matrices that are rounded anew for each version of the weights, as `base: int8` rounds a base. Learning, scoring texts and
-    /// saved weights stay f32. `logprob_gap` of `gpu-update` says how far the two are apart, and a policy gradient weighs each token by it
-    /// (`old: recomputed`) unless `old` says otherwise. `f32` acts in the same way without rounding, as `base: f32` does: four bytes a weight
-    /// more, and log-probabilities of acting and learning differ by some 2e-7.
+    /// The weights that act, of a model that is trained whole or not at all: with `int8` answers are generated, and
+    /// choices ranked, row by row with matrices that are rounded anew for each version of the weights, as `base: int8`
+    /// rounds a base. Learning, scoring texts and saved weights stay f32. `logprob_gap` of `gpu-update` says how far
+    /// the two are apart, and a policy gradient weighs each token by it (`old: recomputed`) unless `old` says
+    /// otherwise. `f32` acts in the same way without rounding, as `base: f32` does: four bytes a weight more, and
+    /// log-probabilities of acting and learning differ by some 2e-7.
     #[serde(default, skip_serializing_if = "Act::is_auto")]
     pub act: Act,
-    /// Bytes, in GB, of the keys and values of read and written tokens that are kept while the weights stay the same; a quarter of the
-    /// memory that is free when they are first needed, when left out.
+    /// Bytes, in GB, of the keys and values of read and written tokens that are kept while the weights stay the same; a
+    /// quarter of the memory that is free when they are first needed, when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.001, max = 100_000.0))]
     pub cache_gb: Option<f64>,
@@ -186,19 +189,20 @@ pub struct LoadModel {
     /// Servers that generate in place of this process; the adapter, which the model must have, is trained here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serve: Option<Box<ServeSettings>>,
-    /// Trains the model in processes of their own, of any architecture that transformers has. Without `serve` each version is loaded here as well, to
-    /// play and to read texts, and the architecture must be one that flow computes.
+    /// Trains the model in processes of their own, of any architecture that transformers has. Without `serve` each
+    /// version is loaded here as well, to play and to read texts, and the architecture must be one that flow computes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train: Option<Box<TrainSettings>>,
 }
 
-/// A further adapter on the base of another model of the pipeline. The base's weights are in memory once, and each adapter learns, is kept and is
-/// exported by itself.
+/// A further adapter on the base of another model of the pipeline. The base's weights are in memory once, and each
+/// adapter learns, is kept and is exported by itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("allOf" = an_adapter()))]
 pub struct SharedModel {
-    /// The model whose base it adapts, one with `load` or `new`: its weights as they were when the run began, without its own adapter.
+    /// The model whose base it adapts, one with `load` or `new`: its weights as they were when the run began, without
+    /// its own adapter.
     #[schemars(extend("x-names" = "model"))]
     pub on: String,
     /// The new low-rank adapter.
@@ -211,7 +215,8 @@ pub struct SharedModel {
     /// The model's name in the run that `adapter` names, if not the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// The head; that of the base when left out. `value` makes a critic on the base of a policy: its head is learnt whole, beside the adapter.
+    /// The head; that of the base when left out. `value` makes a critic on the base of a policy: its head is learnt
+    /// whole, beside the adapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Head>,
     /// As of a model that is loaded: bytes, in GB, of the keys and values that are kept.
@@ -260,7 +265,8 @@ impl Base {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Act {
-    /// `f32` where that can be and is the faster: on a processor with AVX2, of a model in f32 that is trained whole; else `own`.
+    /// `f32` where that can be and is the faster: on a processor with AVX2, of a model in f32 that is trained whole;
+    /// else `own`.
     #[default]
     Auto,
     /// The weights that learn, by libtorch.

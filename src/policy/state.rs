@@ -39,7 +39,8 @@ pub enum Learnt {
 /// All models of a process.
 pub struct PolicyState {
     models: BTreeMap<String, VersionedModel>,
-    /// The models that learn in trainers. Where no server generates for one, it is among `models` as well, with the same versions.
+    /// The models that learn in trainers. Where no server generates for one, it is among `models` as well, with the
+    /// same versions.
     trained: BTreeMap<String, TrainedModel>,
     encoders: BTreeMap<String, Encoder>,
     device: FoundDevice,
@@ -124,7 +125,8 @@ impl PolicyState {
         whole.map(|(name, model)| (name.clone(), model.acting.act())).collect()
     }
 
-    /// Notes how much of a GPU's memory the models take now. The sizes of batches and passes follow from the rest, so this comes before each job.
+    /// Notes how much of a GPU's memory the models take now. The sizes of batches and passes follow from the rest, so
+    /// this comes before each job.
     pub fn account(&self) {
         if self.device.device().is_cuda() {
             room::taken(self.device.free, self.models.values().map(VersionedModel::bytes).sum());

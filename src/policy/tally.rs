@@ -1,7 +1,7 @@
 //! How many tokens were computed, and how many there were to compute.
 //!
-//! What a token becomes depends on the tokens before it and the weights alone, so two that have the same beginning are one. Counting both
-//! says how much was computed twice.
+//! What a token becomes depends on the tokens before it and the weights alone, so two that have the same beginning are
+//! one. Counting both says how much was computed twice.
 
 use crate::seed::mix;
 use std::collections::HashSet;
@@ -11,7 +11,8 @@ use std::collections::HashSet;
 pub struct Tally {
     /// Places that forward passes went over, padding among them.
     pub computed: usize,
-    /// A hash of each token with all that stands before it. Only the size of the set is used, so its order doesn't matter.
+    /// A hash of each token with all that stands before it. Only the size of the set is used, so its order doesn't
+    /// matter.
     chains: HashSet<u64>,
 }
 

@@ -25,8 +25,8 @@ type PolicyJob = Box<dyn FnOnce(&RefCell<PolicyState>) + Send>;
 /// A handle on the policy thread, which ends with its last handle.
 /// Its calls block until the answer is there, so they belong on threads that may wait.
 ///
-/// libtorch answers what it can't do with a panic; on this thread and its helpers (their names begin with `policy`) that becomes
-/// an error of the call, so a panic hook that ends the process should leave these threads out.
+/// libtorch answers what it can't do with a panic; on this thread and its helpers (their names begin with `policy`)
+/// that becomes an error of the call, so a panic hook that ends the process should leave these threads out.
 #[derive(Clone)]
 pub struct Policy {
     jobs: Sender<PolicyJob>,
@@ -44,8 +44,9 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Starts the thread and makes the models; no request is sent to servers yet. `hardware` says where they are computed, and how many threads share the work on a CPU.
-    /// `words` are the vocabulary of new models that ask for words. Random weights follow from `seed` and the model's name.
+    /// Starts the thread and makes the models; no request is sent to servers yet. `hardware` says where they are
+    /// computed, and how many threads share the work on a CPU. `words` are the vocabulary of new models that ask for
+    /// words. Random weights follow from `seed` and the model's name.
     ///
     /// # Errors
     /// If a model can't be made or loaded: the first one that can't.
@@ -121,7 +122,8 @@ impl Policy {
         })
     }
 
-    /// The same policy, which writes the adapters that servers are to load into `folder`, in place of a folder that goes with it.
+    /// The same policy, which writes the adapters that servers are to load into `folder`, in place of a folder that
+    /// goes with it.
     pub fn lending(self, folder: &Path) -> Policy {
         self.served.values().for_each(|served| served.lend_in(folder));
         self
@@ -142,7 +144,8 @@ impl Policy {
         self.send(&self.jobs, move |state| work(&mut state.borrow_mut(), &model))
     }
 
-    /// Runs `work`, which asks for a version of the weights of `model` that is there, at the next pause of whatever is being done.
+    /// Runs `work`, which asks for a version of the weights of `model` that is there, at the next pause of whatever is
+    /// being done.
     fn read<T: Send + 'static>(
         &self,
         model: &str,
@@ -206,13 +209,15 @@ impl Policy {
     /// Answers `requests` with version `version` of the weights, one reply a request, in order.
     ///
     /// # Errors
-    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
+    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
+    /// index.
     pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>, PolicyError> {
         let replies = self.answer(model, version, requests, sampling)?.replies;
         replies.into_iter().enumerate().map(|(row, reply)| reply.map_err(|fault| PolicyError::Row { row, fault })).collect()
     }
 
-    /// As [`Policy::generate`], and how many tokens it took. A request that a server gave no answer to has a fault in place of its reply.
+    /// As [`Policy::generate`], and how many tokens it took. A request that a server gave no answer to has a fault in
+    /// place of its reply.
     ///
     /// # Errors
     /// As [`Policy::generate`], and if a server answers no request at all.
@@ -255,7 +260,8 @@ impl Policy {
         self.served.get(model).map(GenerationServer::figures).unwrap_or_default()
     }
 
-    /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the second one on.
+    /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the
+    /// second one on.
     fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported, PolicyError> {
         let root = root.to_path_buf();
         let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
@@ -265,8 +271,8 @@ impl Policy {
         })
     }
 
-    /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them. Among [`Peers`] all must
-    /// call it with the same rows and settings, and then have the same weights and the same report.
+    /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them. Among [`Peers`]
+    /// all must call it with the same rows and settings, and then have the same weights and the same report.
     ///
     /// # Errors
     /// If a row or a setting makes no sense, or something computed isn't a number: then the weights stay as they were.
@@ -287,8 +293,8 @@ impl Policy {
         report
     }
 
-    /// The log-probability of each response token under the newest weights, as an update computes it, at `temperature` or each row at its
-    /// own: one list a row.
+    /// The log-probability of each response token under the newest weights, as an update computes it, at `temperature`
+    /// or each row at its own: one list a row.
     ///
     /// # Errors
     /// If the model is a critic, or a row can't be read.
@@ -297,8 +303,8 @@ impl Policy {
         self.ask(model, move |state, model| state.logprobs(model, &rows, temperature))
     }
 
-    /// The log-probability of each response token under version `version` of the weights, over the whole vocabulary and at temperature 1: one
-    /// list a row, in nats. What rows begin with in common is read once.
+    /// The log-probability of each response token under version `version` of the weights, over the whole vocabulary and
+    /// at temperature 1: one list a row, in nats. What rows begin with in common is read once.
     ///
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a row can't be read: [`PolicyError::Row`] with its index.
@@ -306,25 +312,28 @@ impl Policy {
         self.read(model, move |state, model| state.text_logprobs(model, version, &rows))
     }
 
-    /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats, at each token among
-    /// the tokens that the choices allow there, at `temperature`.
+    /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats,
+    /// at each token among the tokens that the choices allow there, at `temperature`.
     ///
     /// # Errors
-    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
+    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
+    /// index.
     pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<ChoiceScores, PolicyError> {
         self.read(model, move |state, model| state.likelihoods(model, version, &requests, temperature))
     }
 
-    /// The return that version `version` of a critic expects of each of the requests' choices: its value before the choice's last token.
+    /// The return that version `version` of a critic expects of each of the requests' choices: its value before the
+    /// choice's last token.
     ///
     /// # Errors
-    /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its index.
+    /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
+    /// index.
     pub fn choice_values(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<ChoiceScores, PolicyError> {
         self.read(model, move |state, model| state.choice_values(model, version, &requests))
     }
 
-    /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model as it was when the
-    /// run began, at `temperature` or each row at its own. One list a row, in nats.
+    /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model
+    /// as it was when the run began, at `temperature` or each row at its own. One list a row, in nats.
     ///
     /// # Errors
     /// If a model is a critic, the two have different vocabularies, or a row can't be read.
@@ -339,8 +348,8 @@ impl Policy {
         self.read(model, move |state, model| state.reference_logprobs(model, reference.as_deref(), &rows, temperature))
     }
 
-    /// The return that version `version` of a critic expects after each prompt and, where a row has a response, after each of its tokens but
-    /// the last: as many numbers as the response has tokens, at least one.
+    /// The return that version `version` of a critic expects after each prompt and, where a row has a response, after
+    /// each of its tokens but the last: as many numbers as the response has tokens, at least one.
     ///
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a prompt can't be read.
@@ -348,8 +357,8 @@ impl Policy {
         self.read(model, move |state, model| state.values(model, version, &prompts))
     }
 
-    /// The vector of each text by the encoder called `model`: of length 1, so that the product of two is the cosine of the angle between
-    /// them. A vector depends on its text alone.
+    /// The vector of each text by the encoder called `model`: of length 1, so that the product of two is the cosine of
+    /// the angle between them. A vector depends on its text alone.
     ///
     /// # Errors
     /// If there is no such encoder.
@@ -366,8 +375,8 @@ impl Policy {
         self.ask(model, move |state, model| state.save(model, &folder))
     }
 
-    /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are dropped;
-    /// the frozen start that a KL term compares with stays what it was.
+    /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are
+    /// dropped; the frozen start that a KL term compares with stays what it was.
     ///
     /// # Errors
     /// [`PolicyError::File`] if the folder can't be read, or holds another model than this one.

@@ -5,8 +5,9 @@ use super::PolicyError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
-/// Runs `run` once a job, on up to `threads` threads with a `state` of their own, and gives the results in the order of the jobs.
-/// Each thread computes alone: libtorch's own threads stay unused, so a result depends on its job and on nothing else.
+/// Runs `run` once a job, on up to `threads` threads with a `state` of their own, and gives the results in the order of
+/// the jobs. Each thread computes alone: libtorch's own threads stay unused, so a result depends on its job and on
+/// nothing else.
 pub fn spread<S: Send, J: Sync, T: Send>(
     threads: usize,
     state: impl Fn() -> S,

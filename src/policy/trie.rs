@@ -1,9 +1,10 @@
-//! Sequences of tokens as a trie: tokens that follow the same ones are one node, so that what they share is computed once.
+//! Sequences of tokens as a trie: tokens that follow the same ones are one node, so that what they share is computed
+//! once.
 
 use std::ops::Range;
 
-/// The tokens of some sequences as a trie: a shared beginning is stored once. Nodes are numbered so that a node comes after the one before
-/// it in its sequences, and all that begins with a node follows it before anything else does.
+/// The tokens of some sequences as a trie: a shared beginning is stored once. Nodes are numbered so that a node comes
+/// after the one before it in its sequences, and all that begins with a node follows it before anything else does.
 #[derive(Default)]
 pub struct Trie {
     nodes: Vec<TrieNode>,
@@ -56,9 +57,9 @@ pub fn shared(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// `count` sequences, ascending, in runs. `size` says how many fit into a run that begins with sequence i, one at least. Where a run may end,
-/// it does where the fewest tokens are shared with the next sequences; `begins` says how many sequence i has in common with the one before
-/// it.
+/// `count` sequences, ascending, in runs. `size` says how many fit into a run that begins with sequence i, one at
+/// least. Where a run may end, it does where the fewest tokens are shared with the next sequences; `begins` says how
+/// many sequence i has in common with the one before it.
 pub fn runs(count: usize, size: impl Fn(usize) -> usize, begins: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     let mut start = 0;

@@ -202,8 +202,8 @@ impl VersionedModel {
         }
     }
 
-    /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained. Where it need not be `saved`,
-    /// nothing else is left of it.
+    /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained.
+    /// Where it need not be `saved`, nothing else is left of it.
     fn packed(self, kept: MatrixFormat, saved: bool) -> VersionedModel {
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, self.start.device())));
         let VersionedModel { start, versions, .. } = self;
@@ -211,7 +211,8 @@ impl VersionedModel {
         VersionedModel { start: start.packed(kept, saved), versions: VecDeque::new(), moments, ..self }
     }
 
-    /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or is a critic already.
+    /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or
+    /// is a critic already.
     fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
         let sizes = self.start.sizes;
         let learnt = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
@@ -297,8 +298,9 @@ impl VersionedModel {
         readable && !self.values()
     }
 
-    /// Writes the adapter of a version that is still kept, or where it has none all its weights, for a server to load: into a folder in `root` that is
-    /// called after what is in it, so that no two have one name. `name` is what the model is called.
+    /// Writes the adapter of a version that is still kept, or where it has none all its weights, for a server to load:
+    /// into a folder in `root` that is called after what is in it, so that no two have one name. `name` is what the
+    /// model is called.
     ///
     /// # Errors
     /// If no server can generate for it, or it can't be written.

@@ -27,8 +27,8 @@ impl Decode {
         }
     }
 
-    /// An expert's turn as if a policy had written it, with probability 1: where anything can be written, the tagged parts `before` its
-    /// action too. Where the expert has no action the response is empty, which is invalid.
+    /// An expert's turn as if a policy had written it, with probability 1: where anything can be written, the tagged
+    /// parts `before` its action too. Where the expert has no action the response is empty, which is invalid.
     pub fn response(self, before: &[(String, String)], action: Option<String>, encoder: &mut ActionEncoder) -> Response {
         let action = action.unwrap_or_default();
         let parts: String = before.iter().map(|(tag, text)| tags::write(tag, text)).collect();
@@ -90,8 +90,8 @@ impl Response {
         Response { logprobs: vec![0.0; tokens.len()], temperature: 1.0, tokens, text, cut: false }
     }
 
-    /// The same up to its `most`th token and before the first of the texts in `stop`, and what it says then. It keeps the tokens up to the one that
-    /// completes that text.
+    /// The same up to its `most`th token and before the first of the texts in `stop`, and what it says then. It keeps
+    /// the tokens up to the one that completes that text.
     pub fn until(mut self, most: Option<usize>, stop: &[String], tokenizer: &Tokenizer) -> (Response, String) {
         let keep = |response: &mut Response, count: usize| {
             response.tokens.truncate(count);

@@ -1,12 +1,14 @@
-//! The expert's notes on a finished episode: demonstrations of reflections, which a policy imitates before it can write its own.
+//! The expert's notes on a finished episode: demonstrations of reflections, which a policy imitates before it can write
+//! its own.
 
 use super::error::RolloutError;
 use super::exchange::NotesOwner;
 use super::transcript::Transcript;
 use crate::env::Task;
 
-/// The lesson of the episode, for which its world is played again; of another board of the game where the notes are `Another`'s, played by
-/// the expert for as many turns, so that they have the form of a note and nothing to tell. Empty where the world has nothing to say.
+/// The lesson of the episode, for which its world is played again; of another board of the game where the notes are
+/// `Another`'s, played by the expert for as many turns, so that they have the form of a note and nothing to tell. Empty
+/// where the world has nothing to say.
 pub fn lesson(episode: &Transcript, notes: NotesOwner) -> Result<String, RolloutError> {
     let task = Task::parse(&episode.start.task)?;
     let mut world = if notes == NotesOwner::Another { task.another().make()? } else { task.make()? };
@@ -28,8 +30,8 @@ mod tests {
     use super::super::episode::EpisodeStart;
     use super::*;
 
-    /// The expert names mines that it saw or is sure of. Of another board of the game it names cells in the same form, that hide a mine here
-    /// as often as any other: 3 of 35.
+    /// The expert names mines that it saw or is sure of. Of another board of the game it names cells in the same form,
+    /// that hide a mine here as often as any other: 3 of 35.
     #[test]
     fn a_note_on_another_task_has_the_form_alone() {
         let named = |notes, seed: u64| {

@@ -1,4 +1,5 @@
-//! An agent: how a model acts, declared once. The operators that play, reflect or evaluate refer to one and add only their own settings.
+//! An agent: how a model acts, declared once. The operators that play, reflect or evaluate refer to one and add only
+//! their own settings.
 
 use super::action::Decode;
 use super::branch_settings::BranchSettings;
@@ -24,27 +25,29 @@ pub enum PromptLayout {
     /// Each turn has a prompt of its own.
     #[default]
     Rebuilt,
-    /// Each turn is a further message of one conversation, which so begins with all that was read and written before, token by token. From the
-    /// second message on `rules`, `task` and `history` are empty, and of the context only new parts are added: the rest is in earlier
-    /// messages.
+    /// Each turn is a further message of one conversation, which so begins with all that was read and written before,
+    /// token by token. From the second message on `rules`, `task` and `history` are empty, and of the context only new
+    /// parts are added: the rest is in earlier messages.
     Chat,
 }
 
-/// A part of an answer, between `<tag>` and `</tag>`. Its text is the column `answer_` and the tag's name; that of `action` is the column `action`.
+/// A part of an answer, between `<tag>` and `</tag>`. Its text is the column `answer_` and the tag's name; that of
+/// `action` is the column `action`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerPart {
     /// Its tag.
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     pub tag: String,
-    /// Whether it stands in the next turn's prompt: at `{{ carried.TAG }}` where the template has that, else with the context.
+    /// Whether it stands in the next turn's prompt: at `{{ carried.TAG }}` where the template has that, else with the
+    /// context.
     #[serde(default)]
     pub carry: bool,
     /// Whether an answer without it is no valid action, or no valid reflection.
     #[serde(default)]
     pub required: bool,
-    /// Whether only a number counts: the part is then the first number in its tags, `7` of `7 out of 10`, and missing where there is none. Not of
-    /// `action`.
+    /// Whether only a number counts: the part is then the first number in its tags, `7` of `7 out of 10`, and missing
+    /// where there is none. Not of `action`.
     #[serde(default)]
     pub number: bool,
 }
@@ -68,19 +71,22 @@ pub struct Agent {
     /// The model that acts, or whose tokens an expert's actions are written in.
     #[schemars(extend("x-names" = "model"))]
     pub model: String,
-    /// Models that answer the calls of an agent program that name them; `model` answers all others. Each learns from the rows that it
-    /// answered. An input of the node by the model's name gives the update whose weights answer: `inputs: { coder: { after: update_coder } }`.
+    /// Models that answer the calls of an agent program that name them; `model` answers all others. Each learns from
+    /// the rows that it answered. An input of the node by the model's name gives the update whose weights answer:
+    /// `inputs: { coder: { after: update_coder } }`.
     #[serde(default)]
     #[schemars(extend("items" = { "type": "string", "x-names": "model" }))]
     pub by_name: Vec<String>,
-    /// The prompt: a Jinja template, or a file with one (the guide lists its variables). Where it plays also `board` (the context and the
-    /// observation: for small policies trained from nothing), which it is unless given, or `full` (the rules, the context, the last turns,
-    /// the observation and the admissible actions: for policies that can read). Where it reflects, a short one of our own unless given.
+    /// The prompt: a Jinja template, or a file with one (the guide lists its variables). Where it plays also `board`
+    /// (the context and the observation: for small policies trained from nothing), which it is unless given, or `full`
+    /// (the rules, the context, the last turns, the observation and the admissible actions: for policies that can
+    /// read). Where it reflects, a short one of our own unless given.
     #[serde(default)]
     #[schemars(extend("x-names" = "template", "x-known" = ["board", "full"]))]
     pub prompt: Option<String>,
-    /// A template, or a file with one, of a system message before it, such as `You are terse.`; where the model knows no messages the two follow one another. An empty text
-    /// is an empty message, where models put one of their own in place of none.
+    /// A template, or a file with one, of a system message before it, such as `You are terse.`; where the model knows
+    /// no messages the two follow one another. An empty text is an empty message, where models put one of their own in
+    /// place of none.
     #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub system: Option<String>,
@@ -90,8 +96,9 @@ pub struct Agent {
     /// Earlier turns that the prompt retells, where it retells any.
     #[serde(default = "number::<usize, 2>")]
     pub history: usize,
-    /// Tokens of a prompt, at most: where it would have more, the oldest turns of its history are left out, and the column `left_out`
-    /// says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that the model can't read costs its episode.
+    /// Tokens of a prompt, at most: where it would have more, the oldest turns of its history are left out, and the
+    /// column `left_out` says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that
+    /// the model can't read costs its episode.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub prompt_tokens: Option<usize>,
@@ -102,37 +109,41 @@ pub struct Agent {
     /// How a response becomes an action. A program that asks gets the whole of it.
     #[serde(default)]
     pub decode: Decode,
-    /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required `action`, or where it
-    /// reflects a required `remark`; an empty list takes the whole of a reflection.
+    /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required
+    /// `action`, or where it reflects a required `remark`; an empty list takes the whole of a reflection.
     #[serde(default)]
     pub answer: Option<Vec<AnswerPart>>,
-    /// After how many turns the parts that are carried on stand in the prompt, at `{{ carried.TAG }}`: 1, the next turn. With 2 each turn
-    /// reads the parts of the turn before the previous one: a control for the value of carrying.
+    /// After how many turns the parts that are carried on stand in the prompt, at `{{ carried.TAG }}`: 1, the next
+    /// turn. With 2 each turn reads the parts of the turn before the previous one: a control for the value of carrying.
     #[serde(default = "number::<usize, 1>")]
     #[schemars(range(min = 1, max = 100))]
     pub carry_after: usize,
     /// The sources of context in its prompt beside the observation, in this order.
     #[serde(default)]
     pub context: Vec<SourceSettings>,
-    /// Sampling temperature; 0 takes the likeliest. When left out: 1 in training and 0.7, at which LaMer evaluates, in `evaluate`.
+    /// Sampling temperature; 0 takes the likeliest. When left out: 1 in training and 0.7, at which LaMer evaluates, in
+    /// `evaluate`.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
-    /// Samples from the smallest set of tokens that has this much probability. The recorded log-probability stays that among all tokens.
+    /// Samples from the smallest set of tokens that has this much probability. The recorded log-probability stays that
+    /// among all tokens.
     #[serde(default = "number::<f64, 1>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub top_p: f64,
-    /// Samples from this many most likely tokens, among which `top_p` then chooses by their share of the remaining probability; 0: from
-    /// all.
+    /// Samples from this many most likely tokens, among which `top_p` then chooses by their share of the remaining
+    /// probability; 0: from all.
     #[serde(default)]
     #[schemars(range(max = 1_000_000))]
     pub top_k: usize,
-    /// Leaves out tokens that are less likely than this share of the likeliest one, before `top_k` is applied; 0 leaves out none.
+    /// Leaves out tokens that are less likely than this share of the likeliest one, before `top_k` is applied; 0 leaves
+    /// out none.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f64,
-    /// Makes tokens that the prompt or the answer has less likely, with `decode: free`, or where it reflects: divides logits above 0 by this, and multiplies
-    /// others by it; 1 changes nothing. Penalties change the sampling distribution; the recorded log-probability stays the model's.
+    /// Makes tokens that the prompt or the answer has less likely, with `decode: free`, or where it reflects: divides
+    /// logits above 0 by this, and multiplies others by it; 1 changes nothing. Penalties change the sampling
+    /// distribution; the recorded log-probability stays the model's.
     #[serde(default = "number::<f64, 1>")]
     #[schemars(range(min = 0.01, max = 2.0))]
     pub repetition_penalty: f64,
@@ -144,8 +155,8 @@ pub struct Agent {
     #[serde(default)]
     #[schemars(range(min = -2.0, max = 2.0))]
     pub frequency_penalty: f64,
-    /// Texts that end an answer, as `["</action>"]`: with `decode: free`, or where it reflects. The answer keeps the text, and its tokens up to the one that
-    /// completes it.
+    /// Texts that end an answer, as `["</action>"]`: with `decode: free`, or where it reflects. The answer keeps the
+    /// text, and its tokens up to the one that completes it.
     #[serde(default)]
     #[schemars(length(max = 16), inner(length(min = 1, max = 200)))]
     pub stop: Vec<String>,
@@ -153,16 +164,16 @@ pub struct Agent {
     #[serde(default = "number::<usize, 32>")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_tokens: usize,
-    /// A critic, of `models`, that ranks the admissible actions beside the policy (Retrospex): in place of a draw from the policy the action with
-    /// the best score is taken. No node may train it.
+    /// A critic, of `models`, that ranks the admissible actions beside the policy (Retrospex): in place of a draw from
+    /// the policy the action with the best score is taken. No node may train it.
     #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
     pub critic: Option<String>,
     /// With a `critic`: how a score is made of its values and the policy's probabilities.
     #[serde(default)]
     pub rank: Option<RankSettings>,
-    /// Several answers a turn: the policy gives the one that it values most itself (Tree of Thoughts): `branches: {}` samples 5 and gives
-    /// the likeliest.
+    /// Several answers a turn: the policy gives the one that it values most itself (Tree of Thoughts): `branches: {}`
+    /// samples 5 and gives the likeliest.
     #[serde(default)]
     pub branches: Option<BranchSettings>,
 }
@@ -223,7 +234,8 @@ impl Agent {
         self.parts().map(|part| part.read(answer).unwrap_or_default().to_owned()).collect()
     }
 
-    /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where it is one of the admissible actions.
+    /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where it is one of
+    /// the admissible actions.
     pub fn form(&self) -> String {
         if self.decode == Decode::Constrained {
             return String::new();
@@ -246,7 +258,8 @@ impl Agent {
         self.decode.action(answer).filter(|_| !lacks || self.decode == Decode::Constrained)
     }
 
-    /// The tag that a reflection stands in: that of the first required part; without one the whole response is the reflection.
+    /// The tag that a reflection stands in: that of the first required part; without one the whole response is the
+    /// reflection.
     pub fn remark(&self) -> Option<&str> {
         match &self.answer {
             None => Some(REMARK),
@@ -279,8 +292,8 @@ impl Agent {
     }
 }
 
-/// The value of `agent` in a node's settings: the name of one of `agents:`, or the settings of one. Checking a pipeline puts the settings
-/// in place of the name.
+/// The value of `agent` in a node's settings: the name of one of `agents:`, or the settings of one. Checking a pipeline
+/// puts the settings in place of the name.
 pub fn agent_or_name(generator: &mut SchemaGenerator) -> Schema {
     let agent = generator.subschema_for::<Agent>();
     json_schema!({

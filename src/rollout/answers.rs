@@ -5,8 +5,8 @@ use crate::env::{Cause, Fault};
 use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Unanswered};
 use std::collections::BTreeMap;
 
-/// The answers of `model` with the weights of `version` to `requests`; token counts are added to `tokens`. A request that is too long, or
-/// that a server leaves unanswered, fails alone; an error is one of the policy's.
+/// The answers of `model` with the weights of `version` to `requests`; token counts are added to `tokens`. A request
+/// that is too long, or that a server leaves unanswered, fails alone; an error is one of the policy's.
 pub fn answers(
     policy: &Policy,
     (model, version): (&str, u64),

@@ -30,8 +30,9 @@ impl Played {
     }
 }
 
-/// Plays `samples` episodes of each of the `tasks` with the weights `version`, and the branches of these; their rows in the order of tasks and
-/// samples, those of branches behind all others. `before` is the summary of the iteration's earlier episodes.
+/// Plays `samples` episodes of each of the `tasks` with the weights `version`, and the branches of these; their rows in
+/// the order of tasks and samples, those of branches behind all others. `before` is the summary of the iteration's
+/// earlier episodes.
 pub fn play(
     sampler: &mut Sampler,
     (samples, branching): (u32, Option<&Branching>),

@@ -12,14 +12,15 @@ pub struct BranchSettings {
     #[serde(default = "number::<usize, 5>")]
     #[schemars(range(min = 2, max = 64))]
     pub samples: usize,
-    /// The question to the policy about a branch: a template, or a file with one, of the `observation`, the `answer`, its `action` and its
-    /// `parts` by tag. Where the model has a chat template it is the turn of a user. Without it a branch is worth how likely the policy
-    /// finds its own answer: the geometric mean of the tokens' probabilities, as they were sampled.
+    /// The question to the policy about a branch: a template, or a file with one, of the `observation`, the `answer`,
+    /// its `action` and its `parts` by tag. Where the model has a chat template it is the turn of a user. Without it a
+    /// branch is worth how likely the policy finds its own answer: the geometric mean of the tokens' probabilities, as
+    /// they were sampled.
     #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub ask: Option<String>,
-    /// With `ask`: a branch is worth how likely the policy finds this text behind it, likewise. It may have the same places; it is never a
-    /// file's name.
+    /// With `ask`: a branch is worth how likely the policy finds this text behind it, likewise. It may have the same
+    /// places; it is never a file's name.
     #[serde(default)]
     pub say: Option<String>,
 }

@@ -1,9 +1,10 @@
-//! Several answers a turn: the policy takes the one that it values most itself: Tree of Thoughts (Yao et al. 2023) for an agent that acts,
-//! as EAPO's baseline has it ("branching multiple candidate reasoning paths and selecting actions via self-evaluation").
+//! Several answers a turn: the policy takes the one that it values most itself: Tree of Thoughts (Yao et al. 2023) for
+//! an agent that acts, as EAPO's baseline has it ("branching multiple candidate reasoning paths and selecting actions
+//! via self-evaluation").
 //!
-//! A branch is an answer: thoughts and an action. It is the paper's breadth-first search, with samples as thoughts, that keeps one state of
-//! each level: the world takes one step a turn, as without branches, and no branch is tried in a copy of it. So what an action leads to is
-//! seen once it is taken, and the agent knows no more than any other.
+//! A branch is an answer: thoughts and an action. It is the paper's breadth-first search, with samples as thoughts,
+//! that keeps one state of each level: the world takes one step a turn, as without branches, and no branch is tried in
+//! a copy of it. So what an action leads to is seen once it is taken, and the agent knows no more than any other.
 
 use super::agent::Agent;
 use super::answers::answers;
@@ -89,9 +90,9 @@ impl Brancher {
         Ok(Brancher { policy: policy.clone(), tokenizer: policy.tokenizer(model)?, samples: settings.samples, question })
     }
 
-    /// The answer to each request that is chosen among its branches, with the seed of that branch: the one of the greatest value, of equals the
-    /// earlier one. Tokens read to sample them are counted in `tokens`; tokens read to value them aren't. A request fails alone if none of
-    /// its branches can be answered or valued.
+    /// The answer to each request that is chosen among its branches, with the seed of that branch: the one of the
+    /// greatest value, of equals the earlier one. Tokens read to sample them are counted in `tokens`; tokens read to
+    /// value them aren't. A request fails alone if none of its branches can be answered or valued.
     ///
     /// # Errors
     /// One of the policy's, or a template that can't be filled.

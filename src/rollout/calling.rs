@@ -8,8 +8,8 @@ use crate::env::{Call, Cause, Fault};
 use crate::policy::Tokenizer;
 use serde_json::{json, Value};
 
-/// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier messages in another way
-/// once more follow, so the tokens of before would be others.
+/// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier
+/// messages in another way once more follow, so the tokens of before would be others.
 pub const RETOKENISED: &str = "retokenised";
 
 /// A prompt, what of a memory stands in it, and why it doesn't go on from the tokens of the call before.
@@ -28,11 +28,12 @@ pub struct CallWriter<'a> {
 }
 
 impl CallWriter<'_> {
-    /// The prompt of a call with these passages of context. A call that goes on from another goes on from its tokens: tokens that were read
-    /// and sampled are never encoded again.
+    /// The prompt of a call with these passages of context. A call that goes on from another goes on from its tokens:
+    /// tokens that were read and sampled are never encoded again.
     ///
     /// # Errors
-    /// If the template refuses the messages, the template can't render the tools, or the prompt has more tokens than allowed.
+    /// If the template refuses the messages, the template can't render the tools, or the prompt has more tokens than
+    /// allowed.
     pub fn ask(&self, now: &TurnContext, call: &Call, passages: &[Passage]) -> Result<CallPrompt, Fault> {
         if !self.tools && !call.tools.is_empty() {
             let model = self.answered_by.as_ref().map_or(&self.agent.model, |(model, _)| model);
@@ -141,8 +142,8 @@ mod tests {
         json!({ "role": "user", "content": text })
     }
 
-    /// The second call reads the first's tokens and its answer's, as they are, whatever the program says that the answer was; what a memory says
-    /// stands before what is new, and the prompt without it has none of it.
+    /// The second call reads the first's tokens and its answer's, as they are, whatever the program says that the
+    /// answer was; what a memory says stands before what is new, and the prompt without it has none of it.
     #[test]
     fn a_call_goes_on_from_the_tokens_of_the_one_before() {
         let agent: Agent = serde_json::from_value(json!({ "model": "a", "max_turns": 9, "prompt_tokens": 40 })).unwrap();

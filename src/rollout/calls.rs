@@ -26,8 +26,8 @@ impl Calls {
         self.unread.extend(&extras.unread);
     }
 
-    /// Drops the turns whose answers weren't read, brings those of a program whose calls may overlap into the order of their graph, and adds
-    /// the rewards, which it returns.
+    /// Drops the turns whose answers weren't read, brings those of a program whose calls may overlap into the order of
+    /// their graph, and adds the rewards, which it returns.
     ///
     /// # Errors
     /// If a call is rewarded that is no turn.
@@ -48,9 +48,9 @@ impl Calls {
     }
 }
 
-/// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each goes on from, and by name
-/// among equals. The order of arrival says nothing, nor does a program's name for a call: a second beginning is a sub-agent's, a second
-/// call that goes on from another edits.
+/// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each
+/// goes on from, and by name among equals. The order of arrival says nothing, nor does a program's name for a call: a
+/// second beginning is a sub-agent's, a second call that goes on from another edits.
 fn arrange(turns: &mut [Turn]) {
     let mut depths: BTreeMap<u64, u32> = BTreeMap::new();
     for turn in turns.iter() {
@@ -81,7 +81,8 @@ mod tests {
     use crate::env::{Call, EpisodeView, TimeStep};
     use crate::policy::Request;
 
-    /// Two calls that overlap and one that goes on from the second of them, in whatever order they come: the turns and what each earned are the same.
+    /// Two calls that overlap and one that goes on from the second of them, in whatever order they come: the turns and
+    /// what each earned are the same.
     #[test]
     fn turns_of_overlapping_calls_stand_in_the_order_of_their_graph() {
         let view = |id: u64, on: Option<u64>| {

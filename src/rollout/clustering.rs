@@ -1,5 +1,5 @@
-//! Clusters of observations, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves by cluster looks
-//! up.
+//! Clusters of observations, by prototypes that last: what the operator `cluster` maintains and an agent that retrieves
+//! by cluster looks up.
 
 use super::error::RolloutError;
 use super::points::{Pointer, Points};
@@ -20,8 +20,9 @@ pub enum Compare {
     /// By the cosine of their points; by `points: none` keys are alike that are equal.
     #[default]
     Cosine,
-    /// By the share of characters that match, as Python's difflib.SequenceMatcher(None, key, prototype).ratio() has it (SLEA-RL's released
-    /// code). Equal keys are alike, whatever its rule for popular characters makes of them. `points` has no meaning then.
+    /// By the share of characters that match, as Python's difflib.SequenceMatcher(None, key, prototype).ratio() has it
+    /// (SLEA-RL's released code). Equal keys are alike, whatever its rule for popular characters makes of them.
+    /// `points` has no meaning then.
     Ratio,
 }
 
@@ -43,8 +44,8 @@ pub struct ObservationClusters {
     /// Keys of different tasks are never compared.
     by_task: bool,
     measure: Measure,
-    /// By bucket, the cluster of each prototype. What equals a prototype belongs to its cluster, whatever the measure: had an earlier one been
-    /// like it, it would have founded none. So what is seen again costs no comparison.
+    /// By bucket, the cluster of each prototype. What equals a prototype belongs to its cluster, whatever the measure:
+    /// had an earlier one been like it, it would have founded none. So what is seen again costs no comparison.
     exact: BTreeMap<u64, FxHashMap<String, u64>>,
 }
 
@@ -55,12 +56,13 @@ enum Measure {
 }
 
 impl ObservationClusters {
-    /// There are none yet; a key joins one whose prototype it is like by at least this. `pointer` makes points of keys. `by_task` never compares
-    /// those of different tasks.
+    /// There are none yet; a key joins one whose prototype it is like by at least this. `pointer` makes points of keys.
+    /// `by_task` never compares those of different tasks.
     pub fn new(compare: Compare, at_least: f64, pointer: Pointer, by_task: bool) -> ObservationClusters {
         let measure = match compare {
             Compare::Cosine => {
-                // Different texts can have one point: hashed words don't know the order of lines. By 1 only equal keys are alike.
+                // Different texts can have one point: hashed words don't know the order of lines. By 1 only equal keys
+                // are alike.
                 let exact = pointer.points == Points::None || at_least >= 1.0;
                 let at_least = if exact { 1.0 } else { at_least as f32 };
                 Measure::Points { pointer, exact, prototypes: Prototypes::new(Cosine { at_least }) }
@@ -168,7 +170,8 @@ impl ObservationClusters {
         Ok(first)
     }
 
-    /// A point for each key; where there are no points, one that only equal keys share; empty ones where texts are compared.
+    /// A point for each key; where there are no points, one that only equal keys share; empty ones where texts are
+    /// compared.
     fn points(&self, keys: &[ClusterKey]) -> Result<Vec<Vec<f32>>, PolicyError> {
         match &self.measure {
             Measure::Texts { .. } => Ok(vec![vec![]; keys.len()]),
@@ -204,8 +207,8 @@ mod tests {
         clusters.join(&keys(texts)).unwrap().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// difflib.SequenceMatcher(None, "abce", "abcd").ratio() is 0.75, of "abfe" and "abcd" 0.5; equal words in another order have the same
-    /// hashed words but for the pairs.
+    /// difflib.SequenceMatcher(None, "abce", "abcd").ratio() is 0.75, of "abfe" and "abcd" 0.5; equal words in another
+    /// order have the same hashed words but for the pairs.
     #[test]
     fn keys_are_compared_by_characters_by_words_or_as_they_are() {
         let texts = ["abcd", "abce", "abfe", "abcd"];

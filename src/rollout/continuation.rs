@@ -1,5 +1,6 @@
-//! Plays on from a turn that was logged: the episode's responses up to it are given again, token by token, in a world of the same task, and
-//! the policy goes on from there. The observation and the prompt must equal the logged ones, or the turn isn't restored.
+//! Plays on from a turn that was logged: the episode's responses up to it are given again, token by token, in a world
+//! of the same task, and the policy goes on from there. The observation and the prompt must equal the logged ones, or
+//! the turn isn't restored.
 
 use super::episode::{EpisodeStart, Finished, Turn};
 use super::error::RolloutError;
@@ -44,7 +45,8 @@ impl Past {
         }
     }
 
-    /// Why this isn't the turn that was played, if it isn't: the world is in another state, or the policy would read something else.
+    /// Why this isn't the turn that was played, if it isn't: the world is in another state, or the policy would read
+    /// something else.
     pub fn strays(&self, turn: usize, state: u64, prompt: &[u32]) -> Option<Fault> {
         let state = self.states.get(turn).filter(|known| **known != state).map(|_| "the world's state");
         let prompt = || self.prompts.get(turn).filter(|known| *known != prompt).map(|_| "the prompt");
@@ -63,11 +65,12 @@ pub struct Continuation<'a> {
     pub play: u32,
 }
 
-/// What an episode earned from its turn on: the rewards, each discounted by `gamma` a turn. Or why that isn't known: the turn isn't restored,
-/// or the world failed.
+/// What an episode earned from its turn on: the rewards, each discounted by `gamma` a turn. Or why that isn't known:
+/// the turn isn't restored, or the world failed.
 pub type Earned = Result<f64, String>;
 
-/// Plays all of them to their end; what each earned, in their order. The sampler's policy must hold the versions of their origins.
+/// Plays all of them to their end; what each earned, in their order. The sampler's policy must hold the versions of
+/// their origins.
 ///
 /// # Errors
 /// If the policy can't answer, or a task's name means nothing.
@@ -122,8 +125,8 @@ mod tests {
         Sampler::new(policy, Play { agent, actor: Actor::Policy, sampling, join: false, retry }, Worlds::default(), 7).unwrap()
     }
 
-    /// Into the room and back again costs 0.05 each; the right door then pays 0.95, the other one costs 0.05. With a discount of a half the
-    /// three steps to the prize are worth -0.05 - 0.025 + 0.2375.
+    /// Into the room and back again costs 0.05 each; the right door then pays 0.95, the other one costs 0.05. With a
+    /// discount of a half the three steps to the prize are worth -0.05 - 0.025 + 0.2375.
     #[test]
     fn what_is_given_is_done_and_the_rest_is_counted_from_its_turn() {
         let mut sampler = sampler();

@@ -37,8 +37,8 @@ struct WrittenPrompt {
 }
 
 impl PromptWriter<'_> {
-    /// The prompt of a turn with these passages of context, and which memory entries it contains: an entry counts if its text stands in the
-    /// prompt.
+    /// The prompt of a turn with these passages of context, and which memory entries it contains: an entry counts if
+    /// its text stands in the prompt.
     ///
     /// # Errors
     /// If a template can't be rendered, or the prompt has more tokens than allowed.
@@ -216,7 +216,8 @@ mod tests {
         EpisodeView { step: outcome, actions: vec![], extras: Extras::default() }
     }
 
-    /// The prompts of three turns, with what each says that was retrieved and the same without; every turn's entry is another one.
+    /// The prompts of three turns, with what each says that was retrieved and the same without; every turn's entry is
+    /// another one.
     fn played(with: serde_json::Value) -> Vec<(String, Vec<u64>, String)> {
         let agent: Agent = serde_json::from_value(with).unwrap();
         let (prompt, tokenizer) = (AgentPrompt::new(&agent).unwrap(), Tokenizer::bytes());
@@ -265,8 +266,8 @@ mod tests {
         prompts
     }
 
-    /// Whatever the layout, the place and the template: what stands in `retrieved` stands in the prompt, what stands in the prompt stands in
-    /// `retrieved`, and the prompt without it has none of it.
+    /// Whatever the layout, the place and the template: what stands in `retrieved` stands in the prompt, what stands in
+    /// the prompt stands in `retrieved`, and the prompt without it has none of it.
     #[test]
     fn what_was_retrieved_stands_in_the_prompt_and_nothing_else_does() {
         for layout in ["rebuilt", "chat"] {
@@ -302,7 +303,8 @@ mod tests {
         }
     }
 
-    /// Under a system message that changes the conversation is the same but for that: what was read and written stands in it, token by token.
+    /// Under a system message that changes the conversation is the same but for that: what was read and written stands
+    /// in it, token by token.
     #[test]
     fn a_conversation_under_another_system_message_is_told_anew() {
         let context = json!([{ "memory": "tips", "by": "key", "place": "system" }]);

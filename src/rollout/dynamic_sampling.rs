@@ -1,5 +1,5 @@
-//! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task whose trajectories all have the same return
-//! has no advantage to learn from, so further tasks are played in its place.
+//! Dynamic sampling (DAPO, Yu et al. 2025, section 3.2 and the constraint of Eq. 11): a task whose trajectories all
+//! have the same return has no advantage to learn from, so further tasks are played in its place.
 
 use super::batch::Played;
 use super::error::RolloutError;
@@ -22,11 +22,11 @@ pub struct Sampled {
 /// Applies the rewards that `advantage` will compare.
 pub type Weigh<'a> = dyn Fn(&[RecordBatch]) -> Result<Vec<RecordBatch>, RolloutError> + 'a;
 
-/// Plays tasks in order, in rounds of as many as are still missing, until `target` of them have returns that are not all equal, or no task
-/// is left. So no more than `target` ever have, and which ones follows from the order alone.
+/// Plays tasks in order, in rounds of as many as are still missing, until `target` of them have returns that are not
+/// all equal, or no task is left. So no more than `target` ever have, and which ones follows from the order alone.
 ///
-/// The rows of `play` have the columns `task`, `sample`, `attempt`, `turn`, `phase` and `reward`; errors of `play` and `weigh` are passed
-/// on.
+/// The rows of `play` have the columns `task`, `sample`, `attempt`, `turn`, `phase` and `reward`; errors of `play` and
+/// `weigh` are passed on.
 pub fn resample(
     tasks: &[String],
     target: usize,
@@ -46,7 +46,8 @@ pub fn resample(
     Ok(sampled)
 }
 
-/// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal up to rounding ([`equal`]).
+/// How many tasks have trajectories whose returns, as `advantage` would compare them, are not all equal up to rounding
+/// ([`equal`]).
 pub fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
     let Some(rows) = row::sorted(rows)? else { return Ok(0) };
     let reflections = reflections(&rows)?;
@@ -72,8 +73,8 @@ mod tests {
     use arrow::array::{Float32Array, StringArray, UInt32Array};
     use std::sync::Arc;
 
-    /// Two trajectories of three turns each. Both earn 1 on a task that ends in s, though in another order, so that their sums differ in the
-    /// last digit; on others the second one earns more.
+    /// Two trajectories of three turns each. Both earn 1 on a task that ends in s, though in another order, so that
+    /// their sums differ in the last digit; on others the second one earns more.
     fn played(tasks: &[String]) -> Result<Played, RolloutError> {
         let n = 6 * tasks.len();
         let each = |f: &dyn Fn(u32) -> u32| Arc::new(UInt32Array::from_iter_values((0..n as u32).map(|i| f(i % 6))));

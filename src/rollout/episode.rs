@@ -25,13 +25,15 @@ pub struct EpisodeStart {
 }
 
 impl EpisodeStart {
-    /// The seed of a turn: from the run's seed and the turn's name. A first attempt's is that of a rollout without attempts.
+    /// The seed of a turn: from the run's seed and the turn's name. A first attempt's is that of a rollout without
+    /// attempts.
     pub fn seed(&self, run: u64, turn: u32) -> u64 {
         let name = seed::mix(seed::text(&self.task), u64::from(self.sample) << 32 | u64::from(turn));
         self.seed_of(run, name)
     }
 
-    /// The seed of a call: from the run's seed, the episode's name and the call's. So it is the same in whatever order calls come.
+    /// The seed of a call: from the run's seed, the episode's name and the call's. So it is the same in whatever order
+    /// calls come.
     pub fn seed_of_call(&self, run: u64, call: u64) -> u64 {
         let name = seed::mix(seed::text(&self.task), u64::from(self.sample) << 32);
         self.seed_of(run, seed::mix(name, call))
@@ -111,7 +113,8 @@ pub struct Turn {
     pub prompt_memory: PromptMemory,
     /// The response: text, tokens and their log-probabilities.
     pub response: Response,
-    /// The tokens of the responses that were allowed, each closed by the end token, one after another; empty where all were.
+    /// The tokens of the responses that were allowed, each closed by the end token, one after another; empty where all
+    /// were.
     pub choices: Vec<u32>,
     /// The action that was parsed from the response.
     pub action: String,
@@ -135,12 +138,13 @@ pub struct Turn {
     pub info: String,
     /// The seed that the response was sampled with.
     pub seed: u64,
-    /// The name of the call that it answers, the call that this one goes on from, and why it doesn't go on from the one before; 0 and empty
-    /// unless a program calls.
+    /// The name of the call that it answers, the call that this one goes on from, and why it doesn't go on from the one
+    /// before; 0 and empty unless a program calls.
     pub call: u64,
     /// The model that it named.
     pub called: String,
-    /// The model that answered and the version of its weights, where calls may name several; else the agent's, with the episode's version.
+    /// The model that answered and the version of its weights, where calls may name several; else the agent's, with the
+    /// episode's version.
     pub answered_by: Option<Answerer>,
     pub parent: u64,
     pub fork: String,
@@ -180,7 +184,8 @@ pub struct Move {
     pub request: Request,
     /// The memory entries in the prompt, and the turns left out.
     pub prompt_memory: PromptMemory,
-    /// The action that was parsed from the response; empty where there is none, which no environment takes for a valid one.
+    /// The action that was parsed from the response; empty where there is none, which no environment takes for a valid
+    /// one.
     pub action: String,
     /// Why the response has no action.
     pub unread: Option<Invalid>,
@@ -265,11 +270,12 @@ impl Episode {
         self.turns.len() as u32 // `max_turns` is a u32
     }
 
-    /// Records a turn: prompt, response and the world's answer. Where the episode is over with it, by itself or because this was the `last`
-    /// turn allowed, returns the final observation. `parallel`: a program's calls may overlap.
+    /// Records a turn: prompt, response and the world's answer. Where the episode is over with it, by itself or because
+    /// this was the `last` turn allowed, returns the final observation. `parallel`: a program's calls may overlap.
     ///
     /// # Errors
-    /// If a program calls once more after the last turn allowed, or rewards a call that it didn't make: no reward follows from a failure.
+    /// If a program calls once more after the last turn allowed, or rewards a call that it didn't make: no reward
+    /// follows from a failure.
     pub fn took(&mut self, step: Move, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
         let Move { request, prompt_memory, action, unread, fork, answered_by, parts, response } = step;
         let Some(before) = self.view.take() else { return Ok(None) };
@@ -308,7 +314,8 @@ impl Episode {
         self.shown(view, last, parallel)
     }
 
-    /// What the world shows now, after a turn or after a call that was refused; where the episode is over with it, the final observation.
+    /// What the world shows now, after a turn or after a call that was refused; where the episode is over with it, the
+    /// final observation.
     ///
     /// # Errors
     /// As of [`Episode::took`].

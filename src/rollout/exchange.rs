@@ -1,5 +1,5 @@
-//! A control experiment for notes: each trial reads the notes of another task. The value of a trial's own notes is what it wins beyond
-//! that.
+//! A control experiment for notes: each trial reads the notes of another task. The value of a trial's own notes is what
+//! it wins beyond that.
 
 use super::episode::EpisodeStart;
 use schemars::JsonSchema;
@@ -17,7 +17,8 @@ pub enum NotesOwner {
     Another,
 }
 
-/// The attempts of an iteration, held until it is known which trials continue: only then can notes be exchanged deterministically.
+/// The attempts of an iteration, held until it is known which trials continue: only then can notes be exchanged
+/// deterministically.
 #[derive(Default)]
 pub struct Exchange {
     attempts: BTreeMap<u32, AttemptCount>,
@@ -50,7 +51,8 @@ impl Exchange {
         starts.into_iter().for_each(|start| self.waiting.entry(start.attempt).or_default().push((piece, start)));
     }
 
-    /// The episodes that can begin now, in the order of their names, each with the notes of the next one of another task.
+    /// The episodes that can begin now, in the order of their names, each with the notes of the next one of another
+    /// task.
     pub fn due(&mut self) -> Vec<(u64, EpisodeStart)> {
         let complete = |(attempt, waiting): (&u32, &Vec<(u64, EpisodeStart)>)| {
             let before = self.attempts.get(&attempt.checked_sub(1)?)?;

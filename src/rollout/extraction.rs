@@ -1,9 +1,10 @@
-//! Extracts entries for a memory from the best and the worst episodes of an iteration (SLEA-RL, section 3.4: selective extraction):
-//! strategies from the good ones, warnings from the others.
+//! Extracts entries for a memory from the best and the worst episodes of an iteration (SLEA-RL, section 3.4: selective
+//! extraction): strategies from the good ones, warnings from the others.
 //!
-//! Each row that comes out has a list in its column `action`, a line an entry: the kind, a `/`, the level, a colon and the text. A policy
-//! writes `level: text` lines on an episode as a whole; a template makes one such line of a turn. Either way the row's score is its episode's:
-//! "each extracted experience inherits the episode reward of its source trajectory".
+//! Each row that comes out has a list in its column `action`, a line an entry: the kind, a `/`, the level, a colon and
+//! the text. A policy writes `level: text` lines on an episode as a whole; a template makes one such line of a turn.
+//! Either way the row's score is its episode's: "each extracted experience inherits the episode reward of its source
+//! trajectory".
 
 use super::action::Response;
 use super::agent::{agent_or_name, Agent, TRAINING_TEMPERATURE};
@@ -36,8 +37,8 @@ pub const KINDS: [&str; 2] = ["strategy", "warning"];
 pub struct ExtractionSettings {
     #[serde(flatten)]
     pub outcomes: Outcomes,
-    /// The agent that writes the entries, `level: text` lines, on one episode at a time; its prompt may ask for `{{ kind }}` and
-    /// `{{ transcript }}`. All of its answer is read unless it has an `answer`.
+    /// The agent that writes the entries, `level: text` lines, on one episode at a time; its prompt may ask for
+    /// `{{ kind }}` and `{{ transcript }}`. All of its answer is read unless it has an `answer`.
     #[serde(default)]
     #[schemars(schema_with = "optional_agent")]
     pub agent: Option<Agent>,
@@ -45,9 +46,9 @@ pub struct ExtractionSettings {
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
-    /// In place of an agent, for policies that can't write: a template that makes the line `level: text` of a turn. It may ask for
-    /// `observation`, `action`, `next` (what the turn led to), `turn` and `turns` (numbers, from 1), `kind`, `won` and `score`. The turns that
-    /// are nearest to the end of their episodes come first.
+    /// In place of an agent, for policies that can't write: a template that makes the line `level: text` of a turn. It
+    /// may ask for `observation`, `action`, `next` (what the turn led to), `turn` and `turns` (numbers, from 1),
+    /// `kind`, `won` and `score`. The turns that are nearest to the end of their episodes come first.
     #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub template: Option<String>,
@@ -144,8 +145,9 @@ impl Extractor {
         Ok(Extractor { outcomes: settings.outcomes.clone(), most: [settings.strategies, settings.warnings], writer })
     }
 
-    /// The rows with the entries extracted from the episodes among `rows`, which are sorted by name; no batch where there are none. `run`
-    /// is the run's seed; read tokens are counted in `tokens`, and what a policy could not answer joins `failed`.
+    /// The rows with the entries extracted from the episodes among `rows`, which are sorted by name; no batch where
+    /// there are none. `run` is the run's seed; read tokens are counted in `tokens`, and what a policy could not answer
+    /// joins `failed`.
     ///
     /// # Errors
     /// If rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.

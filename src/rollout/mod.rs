@@ -1,16 +1,17 @@
-//! How episodes are played and reflected on: the place where an environment and a policy meet. It knows no timely, and of a pipeline's
-//! graph only the node whose settings `points` checks.
+//! How episodes are played and reflected on: the place where an environment and a policy meet. It knows no timely, and
+//! of a pipeline's graph only the node whose settings `points` checks.
 //!
-//! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads an [`action`] from
-//! its answer (`answers`), or asks the expert, and the turn is taken into its [`episode`]. A critic may [`rank`] the actions beside the
-//! policy, or the policy value several answers of its own ([`branches`]). What fails is played again or given up ([`retry`]). Whole
-//! episodes become rows ([`record`]), which [`transcript`] reads back for a [`reflection`], asked a [`question`], or the expert's `advice`;
-//! an [`extraction`] makes entries of a memory from the best and worst of them. Prompt and question are [`template`]s. [`notes`] go into
-//! the next attempt's prompt, an [`exchange`] of them is the control. An [`agent`] says how a model acts, and its [`context`] what its
-//! prompt has beside the observation: entries of memories, notes, and what it wrote for itself a turn ago. A [`row_text`] is made of rows
-//! that were played, and a [`rollback`] of each is tried in the world. [`dynamic_sampling`] goes on playing until enough tasks tell good
-//! from bad. A [`continuation`] plays on from a turn that was logged, and a [`tree`] from turns of this
-//! iteration.
+//! A [`sampler::Sampler`] plays: a [`player`] shows the policy a [`prompt`], alone or in a [`conversation`], and reads
+//! an [`action`] from its answer (`answers`), or asks the expert, and the turn is taken into its [`episode`]. A critic
+//! may [`rank`] the actions beside the policy, or the policy value several answers of its own ([`branches`]). What
+//! fails is played again or given up ([`retry`]). Whole episodes become rows ([`record`]), which [`transcript`] reads
+//! back for a [`reflection`], asked a [`question`], or the expert's `advice`; an [`extraction`] makes entries of a
+//! memory from the best and worst of them. Prompt and question are [`template`]s. [`notes`] go into the next attempt's
+//! prompt, an [`exchange`] of them is the control. An [`agent`] says how a model acts, and its [`context`] what its
+//! prompt has beside the observation: entries of memories, notes, and what it wrote for itself a turn ago. A
+//! [`row_text`] is made of rows that were played, and a [`rollback`] of each is tried in the world.
+//! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad. A [`continuation`] plays on from a turn
+//! that was logged, and a [`tree`] from turns of this iteration.
 
 pub mod action;
 mod advice;

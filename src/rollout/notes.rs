@@ -54,8 +54,8 @@ pub fn remarks(memory: &str) -> impl Iterator<Item = &str> {
     memory.lines().filter_map(|line| Some(line.strip_prefix(ATTEMPT)?.split_once(NOTED)?.1))
 }
 
-/// `memory` with a new entry, within `budget` tokens: the oldest entries are dropped first, and a newest one that is too long by itself is
-/// truncated.
+/// `memory` with a new entry, within `budget` tokens: the oldest entries are dropped first, and a newest one that is
+/// too long by itself is truncated.
 ///
 /// An entry begins with a line that begins with `Attempt `.
 pub fn grown(memory: &str, entry: &str, budget: usize, tokenizer: &Tokenizer) -> String {

@@ -1,5 +1,5 @@
-//! Turns that servers were asked for and haven't answered yet. An episode goes on as soon as its own answer is there, so that as many requests are in
-//! flight as there are episodes that wait, until the last one.
+//! Turns that servers were asked for and haven't answered yet. An episode goes on as soon as its own answer is there,
+//! so that as many requests are in flight as there are episodes that wait, until the last one.
 
 use super::episode::{Answerer, PromptMemory};
 use crate::policy::{Answered, PolicyError, Reply, Request, RowFault};

@@ -57,8 +57,8 @@ impl<'a> LiveEpisode<'a> {
     }
 }
 
-/// The request for an episode's turn, with the memory entries in its prompt, and why it doesn't go on from the turn before where a program calls;
-/// or why there can't be one.
+/// The request for an episode's turn, with the memory entries in its prompt, and why it doesn't go on from the turn
+/// before where a program calls; or why there can't be one.
 pub type TurnRequest = Result<(Request, PromptMemory, String), Fault>;
 
 /// A model that writes.
@@ -100,8 +100,8 @@ pub struct Player {
 }
 
 impl Player {
-    /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model, or no such prompt; or if a critic
-    /// can't rank what it writes.
+    /// Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model, or no
+    /// such prompt; or if a critic can't rank what it writes.
     pub fn new(policy: Policy, play: Play, seed: u64) -> Result<Player, RolloutError> {
         let (agent, model) = (&play.agent, &play.agent.model);
         let (own, prompt) = (Writer::new(&policy, model)?, AgentPrompt::new(agent)?);
@@ -167,14 +167,14 @@ impl Player {
         Some(named.unwrap_or_else(|| (self.play.agent.model.clone(), live.episode.start.version)))
     }
 
-    /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so that waiting costs no
-    /// more than it can save.
+    /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so
+    /// that waiting costs no more than it can save.
     pub fn pace(&self) -> Duration {
         self.pace
     }
 
-    /// The requests for these episodes, with the memory entries in their prompts. An episode whose prompt can't be built fails alone; an
-    /// error is one of an environment or of the memory.
+    /// The requests for these episodes, with the memory entries in their prompts. An episode whose prompt can't be
+    /// built fails alone; an error is one of an environment or of the memory.
     pub fn requests(&mut self, live: &[LiveEpisode], worlds: &mut Worlds) -> Result<Vec<TurnRequest>, RolloutError> {
         let contexts = self.contexts(live)?;
         let queried = self.sources.iter().any(|source| source.queried() == Some(true));
@@ -210,7 +210,8 @@ impl Player {
         Ok(requests)
     }
 
-    /// The passages of context for these episodes, in the order of the sources; each source is queried once for all episodes.
+    /// The passages of context for these episodes, in the order of the sources; each source is queried once for all
+    /// episodes.
     fn contexts(&mut self, live: &[LiveEpisode]) -> Result<Vec<Vec<Passage>>, RolloutError> {
         let mut contexts: Vec<Vec<Passage>> = vec![Vec::with_capacity(self.sources.len()); live.len()];
         for (place, source) in self.sources.iter().enumerate() {
@@ -226,7 +227,8 @@ impl Player {
         Ok(contexts)
     }
 
-    /// Begins the answer to an episode's request where servers give answers one by one; `to` will be given it with the episode's number. Whether it did.
+    /// Begins the answer to an episode's request where servers give answers one by one; `to` will be given it with the
+    /// episode's number. Whether it did.
     pub fn begin(&self, live: &LiveEpisode, request: &Request, to: &Sender<Answered>) -> Result<bool, RolloutError> {
         let answerer = self.answerer(live);
         let (model, version) = answerer.as_ref().map_or((&self.play.agent.model, live.episode.start.version), |(m, v)| (m, *v));
@@ -249,8 +251,8 @@ impl Player {
         self.policy.server_figures(&self.play.agent.model)
     }
 
-    /// The responses, by the policy with the weights that each episode began with, or by the expert. An episode that can't be answered has a
-    /// fault of its own; an error is one of the policy's. Read tokens are counted in `tokens`.
+    /// The responses, by the policy with the weights that each episode began with, or by the expert. An episode that
+    /// can't be answered has a fault of its own; an error is one of the policy's. Read tokens are counted in `tokens`.
     pub fn responses(
         &mut self,
         live: &[LiveEpisode],
@@ -311,8 +313,8 @@ impl Player {
         Ok(responses.into_values().collect())
     }
 
-    /// An expert's turn as if the policy had written it. An action that isn't among the choices joins them or costs the episode, as the
-    /// settings say.
+    /// An expert's turn as if the policy had written it. An action that isn't among the choices joins them or costs the
+    /// episode, as the settings say.
     fn advised(&mut self, parts: &[(String, String)], action: Option<String>, request: &mut Request) -> Result<Response, Fault> {
         let decode = self.play.agent.decode;
         if decode == Decode::Constrained {
@@ -333,8 +335,8 @@ impl Player {
     }
 }
 
-/// What the expert of an episode writes in the parts of this agent's answers besides the action, each with its tag; what it has nothing to
-/// write in is left out.
+/// What the expert of an episode writes in the parts of this agent's answers besides the action, each with its tag;
+/// what it has nothing to write in is left out.
 fn expert_parts(agent: &Agent, episode: usize, worlds: &mut Worlds) -> Vec<(String, String)> {
     let tags: Vec<&str> = agent.parts().map(|part| part.tag.as_str()).collect();
     let texts = worlds.expert_parts(episode, &tags);

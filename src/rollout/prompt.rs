@@ -11,8 +11,8 @@ use minijinja::Value;
 pub const BOARD: &str = "{{ memory }}{% if task %}{{ task }}
 {% endif %}{{ observation }}";
 
-/// The rules, the last turns, the observation and the admissible actions: for policies that can read. Its last newline is doubled: one ends
-/// the template and isn't part of the prompt.
+/// The rules, the last turns, the observation and the admissible actions: for policies that can read. Its last newline
+/// is doubled: one ends the template and isn't part of the prompt.
 pub const FULL: &str = "{{ rules }}
 {% if task %}{{ task }}
 {% endif %}{{ memory }}{% if history %}Your last turns:
@@ -195,7 +195,8 @@ pub fn untold(agent: &Agent) -> Option<String> {
     needed.into_iter().find(|tag| !prompt.asks("form") && !told(tag))
 }
 
-/// The prompt by which this agent plays, filled on samples of a first and of a later turn. An error names the setting that is wrong.
+/// The prompt by which this agent plays, filled on samples of a first and of a later turn. An error names the setting
+/// that is wrong.
 pub fn tried(agent: &Agent) -> Result<AgentPrompt, (&'static str, TemplateError)> {
     let turn = Turn { observation: "seen".into(), action: "left".into(), ..Turn::default() };
     let (history, admissible) = (vec![turn; agent.history.min(3)], ["left".to_owned(), "right".to_owned()]);

@@ -46,8 +46,8 @@ impl ReflectionQuestion {
         self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
     }
 
-    /// The messages about an episode under these rules, with notes and retrieved entries: `memory` at its placeholder, `passages` in the
-    /// system message.
+    /// The messages about an episode under these rules, with notes and retrieved entries: `memory` at its placeholder,
+    /// `passages` in the system message.
     ///
     /// # Errors
     /// If a template can't be rendered.

@@ -1,8 +1,10 @@
-//! Choosing by a critic (Retrospex, Xiang et al. 2024: dynamic action rescoring): the actions that may be taken are ranked by how likely the
-//! policy finds each and by its value under a critic that learnt from logged rows; the policy counts for less the longer an episode is.
+//! Choosing by a critic (Retrospex, Xiang et al. 2024: dynamic action rescoring): the actions that may be taken are
+//! ranked by how likely the policy finds each and by its value under a critic that learnt from logged rows; the policy
+//! counts for less the longer an episode is.
 //!
-//! The paper lets a language model propose some actions and ranks those; here all admissible ones are ranked. What the critic expects of an
-//! action is its value before the action's last token, the one that closes it: the return to expect once that action is all that is said.
+//! The paper lets a language model propose some actions and ranks those; here all admissible ones are ranked. What the
+//! critic expects of an action is its value before the action's last token, the one that closes it: the return to
+//! expect once that action is all that is said.
 
 use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFault};
 use crate::seed::{mix, Random};
@@ -14,8 +16,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct RankSettings {
-    /// The policy's share of a score is this to the power of the turn, counted from 0; the critic's share is the rest. 0.97 in the released
-    /// code on ScienceWorld.
+    /// The policy's share of a score is this to the power of the turn, counted from 0; the critic's share is the rest.
+    /// 0.97 in the released code on ScienceWorld.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub decay: f64,
     /// The policy's share is at least this: 0.6 there; 1 leaves the critic out.
@@ -63,9 +65,9 @@ impl Ranker {
         Ok(Ranker { policy: policy.clone(), model, critic, version, temperature, settings })
     }
 
-    /// An action for each request, which is in the turn of the same index, by version `version` of the policy's weights. The
-    /// log-probabilities of a reply are those of the choice among the scores, split among its tokens: 0 where only one token could follow,
-    /// and all 0 where the best is taken.
+    /// An action for each request, which is in the turn of the same index, by version `version` of the policy's
+    /// weights. The log-probabilities of a reply are those of the choice among the scores, split among its tokens: 0
+    /// where only one token could follow, and all 0 where the best is taken.
     ///
     /// # Errors
     /// [`PolicyError::Row`] with the index of a request that can't be read.
@@ -96,27 +98,29 @@ fn candidates(choices: &[Vec<u32>]) -> Vec<Vec<u32>> {
     choices.iter().filter(|choice| known.insert(choice.as_slice())).cloned().collect()
 }
 
-/// The geometric mean of the probabilities of an action's tokens, as in the released code: tokens without an alternative have probability
-/// 1.
+/// The geometric mean of the probabilities of an action's tokens, as in the released code: tokens without an
+/// alternative have probability 1.
 fn per_token(logprob: f64, tokens: usize) -> f64 {
     (logprob / tokens.max(1) as f64).exp()
 }
 
-/// S(a) = share * p(a) + (1 - share) * Q(a), where the least and the greatest p of the candidates count as 0 and 1, and so for Q.
+/// S(a) = share * p(a) + (1 - share) * Q(a), where the least and the greatest p of the candidates count as 0 and 1, and
+/// so for Q.
 fn scores(probabilities: &[f64], values: &[f64], share: f64) -> Vec<f64> {
     let (probabilities, values) = (stretched(probabilities), stretched(values));
     probabilities.iter().zip(&values).map(|(p, q)| share * p + (1.0 - share) * q).collect()
 }
 
-/// The numbers moved and scaled so that they go from 0 to 1; 0.5 where they are all equal (the released code on WebShop).
+/// The numbers moved and scaled so that they go from 0 to 1; 0.5 where they are all equal (the released code on
+/// WebShop).
 fn stretched(numbers: &[f64]) -> Vec<f64> {
     let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     numbers.iter().map(|x| if greatest > least { (x - least) / (greatest - least) } else { 0.5 }).collect()
 }
 
-/// The candidate that is drawn with the uniform number `unit`, with the log-probability of each of its tokens after those before it; none
-/// without a candidate. At temperature 0 the best, the first of equals, with certainty.
+/// The candidate that is drawn with the uniform number `unit`, with the log-probability of each of its tokens after
+/// those before it; none without a candidate. At temperature 0 the best, the first of equals, with certainty.
 fn chosen(candidates: &[&[u32]], scores: &[f64], temperature: f64, unit: f64) -> Option<Reply> {
     let best = (0..candidates.len()).reduce(|best, i| if scores[i] > scores[best] { i } else { best })?;
     if temperature <= 0.0 {
@@ -148,7 +152,8 @@ mod tests {
     use super::*;
     use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
 
-    /// Three actions with p = 0.5, 0.3, 0.1 and Q = 2, 6, 10. Stretched: 1, 0.5, 0 and 0, 0.5, 1. With a share of 0.6: 0.6, 0.5, 0.4.
+    /// Three actions with p = 0.5, 0.3, 0.1 and Q = 2, 6, 10. Stretched: 1, 0.5, 0 and 0, 0.5, 1. With a share of 0.6:
+    /// 0.6, 0.5, 0.4.
     #[test]
     fn scores_as_worked_by_hand() {
         let close = |actual: Vec<f64>, expected: [f64; 3]| actual.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12);
@@ -167,8 +172,8 @@ mod tests {
         assert!(shares.iter().zip([1.0, 0.8, 0.64, 0.6]).all(|(a, b)| (a - b).abs() < 1e-12), "{shares:?}");
     }
 
-    /// Scores 0, ln 2 and ln 5 at temperature 1: the actions have 1/8, 2/8 and 5/8. The first two begin with 7, which so has 3/8; after it
-    /// they have 1/3 and 2/3, and what closes them is certain.
+    /// Scores 0, ln 2 and ln 5 at temperature 1: the actions have 1/8, 2/8 and 5/8. The first two begin with 7, which
+    /// so has 3/8; after it they have 1/3 and 2/3, and what closes them is certain.
     #[test]
     fn what_is_recorded_is_the_probability_of_the_draw() {
         let actions: [&[u32]; 3] = [&[7, 1, 0], &[7, 2, 0], &[9, 0]];
@@ -191,7 +196,8 @@ mod tests {
         assert!(chosen(&[], &[], 0.0, 0.5).is_none());
     }
 
-    /// A critic that has learnt that the second of two actions is worth 1 and the first nothing, and a policy that finds the first likelier.
+    /// A critic that has learnt that the second of two actions is worth 1 and the first nothing, and a policy that
+    /// finds the first likelier.
     #[test]
     fn a_policy_and_a_critic_that_differ() {
         let tiny = NewModel { tokens: TokenKind::Bytes, layers: 1, width: 16, heads: 2, kv_heads: 1, context: 32, ..Default::default() };

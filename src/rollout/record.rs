@@ -83,8 +83,8 @@ pub const COLUMNS: &[&str] = &{
     names
 };
 
-/// The records as one batch of rows, in their order; `parts` are the agent's own columns, and behind them `branch_of` where episodes branch. An
-/// error says which column isn't what the row format declares it to be.
+/// The records as one batch of rows, in their order; `parts` are the agent's own columns, and behind them `branch_of`
+/// where episodes branch. An error says which column isn't what the row format declares it to be.
 pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowError> {
     let part = |(i, name): (usize, &'_ String)| {
         if name == row::BRANCH_OF {
@@ -101,8 +101,8 @@ pub fn table(records: &[Record], parts: &[String]) -> Result<RecordBatch, RowErr
     row::batch(fixed.chain(parts.iter().map(|(name, values)| (name.as_str(), values.clone()))).collect())
 }
 
-/// The turns of these episodes as rows, in their order; `notes` are the notes on each for the next attempt, and may be missing; `parts` as
-/// for [`table`]. No batch without a turn.
+/// The turns of these episodes as rows, in their order; `notes` are the notes on each for the next attempt, and may be
+/// missing; `parts` as for [`table`]. No batch without a turn.
 pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Result<Option<RecordBatch>, RowError> {
     let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
         let note = notes.get(i).map_or("", String::as_str);

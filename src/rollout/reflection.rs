@@ -48,8 +48,8 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Reflects as these settings say, at `temperature` where they give none; `programs` knows the programs that played. An error if there
-    /// is no such prompt.
+    /// Reflects as these settings say, at `temperature` where they give none; `programs` knows the programs that
+    /// played. An error if there is no such prompt.
     pub fn new(settings: &ReflectionSettings, temperature: f64, programs: Programs) -> Result<Reflector, RolloutError> {
         let ReflectionSettings { on, keep, budget, actor, notes, tries, .. } = *settings;
         let agent = settings.agent.clone();
@@ -82,9 +82,10 @@ impl Reflector {
         &mut self.sources
     }
 
-    /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch without any.
-    /// `run` is the run's seed; read tokens are counted in `tokens`. Where the prompt is too long or a server gives no answer nothing is
-    /// said, and the reflection joins `failed`. An error if rows lack a column ([`super::transcript::NEEDS`]), or the policy can't answer.
+    /// Reflects on those episodes among `rows`, sorted by name, that the settings ask for; a row each, or no batch
+    /// without any. `run` is the run's seed; read tokens are counted in `tokens`. Where the prompt is too long or a
+    /// server gives no answer nothing is said, and the reflection joins `failed`. An error if rows lack a column
+    /// ([`super::transcript::NEEDS`]), or the policy can't answer.
     pub fn reflect(
         &self,
         policy: &Policy,
@@ -144,8 +145,8 @@ impl Reflector {
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 
-    /// The policy's responses, with the weights that played. One that can't be read is asked for again, as often as the settings say, by a seed
-    /// of its own, which its request then has.
+    /// The policy's responses, with the weights that played. One that can't be read is asked for again, as often as the
+    /// settings say, by a seed of its own, which its request then has.
     fn ask(
         &self,
         policy: &Policy,

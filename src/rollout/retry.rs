@@ -1,7 +1,7 @@
 //! Episodes that fail: which are retried, which are given up, and when there are too many.
 //!
-//! Seeds follow from names, so an episode that is retried from its start plays as if it had never failed. It is retried only when all the
-//! others are done: if it breaks a process that they share, it breaks few of them.
+//! Seeds follow from names, so an episode that is retried from its start plays as if it had never failed. It is retried
+//! only when all the others are done: if it breaks a process that they share, it breaks few of them.
 
 use super::summary::Summary;
 use crate::env::Fault;

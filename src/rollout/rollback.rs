@@ -1,5 +1,6 @@
-//! Actions that take a step back, tried in the world (EAPO, section 5.1): of a turn that led from state s to s', an action that leads from s'
-//! to s. A world is brought to s' by playing the episode's actions again, so any world will do that plays a task alike each time.
+//! Actions that take a step back, tried in the world (EAPO, section 5.1): of a turn that led from state s to s', an
+//! action that leads from s' to s. A world is brought to s' by playing the episode's actions again, so any world will
+//! do that plays a task alike each time.
 
 use super::error::RolloutError;
 use super::tree::Ways;
@@ -27,11 +28,13 @@ struct Step {
     back: Option<String>,
 }
 
-/// For each row of a view in the order of the rows' names an action that takes its turn back: the first admissible one, in the world's order,
-/// that leads to the state before it. Empty where none does, where the turn changed nothing, and for the last turn of an attempt.
+/// For each row of a view in the order of the rows' names an action that takes its turn back: the first admissible one,
+/// in the world's order, that leads to the state before it. Empty where none does, where the turn changed nothing, and
+/// for the last turn of an attempt.
 ///
 /// # Errors
-/// If a task means nothing, or a world can't be played at all; one that fails, or comes elsewhere than the rows say, has no action.
+/// If a task means nothing, or a world can't be played at all; one that fails, or comes elsewhere than the rows say,
+/// has no action.
 pub fn rollbacks(view: &View, worlds: &mut Worlds) -> Result<Vec<String>, RolloutError> {
     let branches = view.column(row::BRANCH_OF).is_ok().then_some(row::BRANCH_OF);
     let rows = view.read(&NEEDS.iter().copied().chain(branches).collect::<Vec<_>>())?;
@@ -150,7 +153,8 @@ mod tests {
         ])
         .unwrap()];
         let back_steps = rollbacks(&View::sorted(&rows).unwrap().unwrap(), &mut Worlds::default()).unwrap();
-        // The second turn changed nothing, the third is taken back by entering again, and nothing is known of where the last one led.
+        // The second turn changed nothing, the third is taken back by entering again, and nothing is known of where the
+        // last one led.
         assert_eq!(back_steps, [back.as_str(), "", enter.as_str(), ""]);
         // The last two as a branch, which begins in the room: the way there is the first sample's.
         let mut columns: Vec<(&str, ArrayRef)> = NEEDS.iter().map(|name| (*name, rows[0].column_by_name(name).unwrap().clone())).collect();

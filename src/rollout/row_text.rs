@@ -205,7 +205,8 @@ mod tests {
         assert_eq!(texts("{{ task }}: {{ row.turn }}"), ["find the door: 0", "find the door: 1", "find the door: 2", "stay: 0"]);
     }
 
-    /// What EAPO's pipeline scores for exploring: the door on a note is new; a room without a note leaves the memory as it was.
+    /// What EAPO's pipeline scores for exploring: the door on a note is new; a room without a note leaves the memory as
+    /// it was.
     #[test]
     fn exploring_is_worth_what_a_note_names_and_nothing_else() {
         let source = crate::pipeline::contents("papers/eapo/eapo.yaml".as_ref()).unwrap();

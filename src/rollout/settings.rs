@@ -1,6 +1,6 @@
-//! The settings of playing and reflecting, written once for every operator that does: each takes these structs in by `#[serde(flatten)]`.
-//! Unknown keys are refused by the JSON Schema of the whole, which says so by `schemars(deny_unknown_fields)`: serde's own
-//! `deny_unknown_fields` doesn't go with flattened structs.
+//! The settings of playing and reflecting, written once for every operator that does: each takes these structs in by
+//! `#[serde(flatten)]`. Unknown keys are refused by the JSON Schema of the whole, which says so by
+//! `schemars(deny_unknown_fields)`: serde's own `deny_unknown_fields` doesn't go with flattened structs.
 
 use super::agent::{agent_or_name, Agent};
 use super::exchange::NotesOwner;
@@ -9,8 +9,8 @@ use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What evaluations draw their random numbers from unless `flow eval` is given another seed, whatever the run's own: so `evaluate` and
-/// `flow eval` play a panel alike, and two runs are measured with the same numbers.
+/// What evaluations draw their random numbers from unless `flow eval` is given another seed, whatever the run's own: so
+/// `evaluate` and `flow eval` play a panel alike, and two runs are measured with the same numbers.
 pub const EVALUATION_SEED: u64 = 0;
 
 /// The source of actions: the policy, the environment's expert, or both.
@@ -22,8 +22,8 @@ pub enum Actor {
     Policy,
     /// The environment's own solver: demonstrations.
     Expert,
-    /// In a loop: the model in the first attempt, the solver in later attempts, which knows the notes: demonstrations of how to go on from
-    /// a failure.
+    /// In a loop: the model in the first attempt, the solver in later attempts, which knows the notes: demonstrations
+    /// of how to go on from a failure.
     Rescue,
 }
 
@@ -44,7 +44,8 @@ pub struct PlaySettings {
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
-    /// How often an episode is played before it is given up as failed. A later try that succeeds gives the rows that the first would have given.
+    /// How often an episode is played before it is given up as failed. A later try that succeeds gives the rows that
+    /// the first would have given.
     #[serde(default = "number::<u32, 2>")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
@@ -64,8 +65,8 @@ pub struct ReflectionSettings {
     /// Which episodes are reflected on.
     #[serde(default)]
     pub on: On,
-    /// How often it is asked, each time with a draw of its own, until its answer has the required part. What is still without is no valid
-    /// reflection: `valid` is false and `action` empty.
+    /// How often it is asked, each time with a draw of its own, until its answer has the required part. What is still
+    /// without is no valid reflection: `valid` is false and `action` empty.
     #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 100))]
     pub tries: u32,
@@ -79,8 +80,8 @@ pub struct ReflectionSettings {
     /// The agent that writes the reflection: the policy, the environment's expert, or both.
     #[serde(default)]
     pub actor: Actor,
-    /// Where the expert reflects: whether it notes something of this task, or of another one of the game, which teaches the form of a note
-    /// and not its content.
+    /// Where the expert reflects: whether it notes something of this task, or of another one of the game, which teaches
+    /// the form of a note and not its content.
     #[serde(default)]
     pub notes: NotesOwner,
 }

@@ -4,7 +4,8 @@ use crate::env::Extras;
 use crate::policy::Tally;
 use std::collections::BTreeMap;
 
-/// The statistics of a batch of episodes. Branches are counted apart, so that a task counts the same however often its episodes were copied.
+/// The statistics of a batch of episodes. Branches are counted apart, so that a task counts the same however often its
+/// episodes were copied.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// All episodes, including those given up.
@@ -33,8 +34,8 @@ pub struct Summary {
     pub tokens: Tally,
     /// Figures of the servers that generate, by name.
     pub servers: BTreeMap<String, f64>,
-    /// Metrics that environments reported at the end of episodes, by name: the sum, and the number of episodes. `score` is the
-    /// environment's own.
+    /// Metrics that environments reported at the end of episodes, by name: the sum, and the number of episodes. `score`
+    /// is the environment's own.
     pub world: BTreeMap<String, (f64, usize)>,
 }
 

@@ -14,8 +14,9 @@ pub fn read<'a>(tag: &str, text: &'a str) -> Option<&'a str> {
     Some(text[start..start + length].trim())
 }
 
-/// The first number in a text, as it is written: digits with a point, and a minus that no word goes before. None where that isn't a number that
-/// every reader reads alike, as in `1.2.3`, `1,000`, `1 000`, `- 3`, `0x10`, `10^3` and `1e-3`, or is too large for a column.
+/// The first number in a text, as it is written: digits with a point, and a minus that no word goes before. None where
+/// that isn't a number that every reader reads alike, as in `1.2.3`, `1,000`, `1 000`, `- 3`, `0x10`, `10^3` and
+/// `1e-3`, or is too large for a column.
 pub fn number(text: &str) -> Option<&str> {
     let digit = text.find(|c: char| c.is_ascii_digit())?;
     let point = digit - usize::from(text[..digit].ends_with('.'));

@@ -1,5 +1,5 @@
-//! Prompt templates in the language of Jinja: for a turn, and for a reflection. A template is read and compiled once, and rendered for each
-//! prompt.
+//! Prompt templates in the language of Jinja: for a turn, and for a reflection. A template is read and compiled once,
+//! and rendered for each prompt.
 
 use crate::files;
 use crate::jinja;
@@ -24,7 +24,8 @@ pub struct PromptTemplate {
 }
 
 impl PromptTemplate {
-    /// The template of a setting: the text itself if it is one ([`pipeline::is_template`]), else the content of that file without its final newline.
+    /// The template of a setting: the text itself if it is one ([`pipeline::is_template`]), else the content of that
+    /// file without its final newline.
     ///
     /// # Errors
     /// If the file can't be read, if it is no template, or if it uses no placeholder or an unknown one.

@@ -49,8 +49,8 @@ pub const NEEDS: &[&str] = &[
     "weights",
 ];
 
-/// The episodes among rows that are sorted by name, in their order, without reflections. An error says which column of [`NEEDS`] is
-/// missing, or isn't of its type.
+/// The episodes among rows that are sorted by name, in their order, without reflections. An error says which column of
+/// [`NEEDS`] is missing, or isn't of its type.
 pub fn transcripts(rows: &RecordBatch) -> Result<Vec<Transcript<'_>>, RowError> {
     let (tasks, samples, attempts) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
     let (iterations, versions) = (row::u64s(rows, "iteration")?, row::u64s(rows, "weights")?);

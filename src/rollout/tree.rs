@@ -1,12 +1,14 @@
-//! Episodes that branch: at chosen turns an episode is copied, the policy answers the same prompt anew and plays on from there (AT2PO, arXiv
-//! 2601.04767; ARPO, arXiv 2507.19849).
+//! Episodes that branch: at chosen turns an episode is copied, the policy answers the same prompt anew and plays on
+//! from there (AT2PO, arXiv 2601.04767; ARPO, arXiv 2507.19849).
 //!
-//! A branch is one more sample of its task: it takes the next number behind the other samples. So the columns that name a row stay what they are,
-//! and whatever is kept, replayed or shown by a row's name knows branches, too. Its rows begin with the turn that it answers anew: the turns
-//! before are the rows of the episode that it was copied from, generated and learnt once. The column `branch_of` says which that is.
+//! A branch is one more sample of its task: it takes the next number behind the other samples. So the columns that name
+//! a row stay what they are, and whatever is kept, replayed or shown by a row's name knows branches, too. Its rows
+//! begin with the turn that it answers anew: the turns before are the rows of the episode that it was copied from,
+//! generated and learnt once. The column `branch_of` says which that is.
 //!
-//! A world comes to the turn by playing the answers again, so any world will do that plays a task alike each time. Where it shows another
-//! state, or the policy would read something else, the branch fails as an episode does: a row of `errors` with the cause `replay`.
+//! A world comes to the turn by playing the answers again, so any world will do that plays a task alike each time.
+//! Where it shows another state, or the policy would read something else, the branch fails as an episode does: a row of
+//! `errors` with the cause `replay`.
 
 use super::branches::mean;
 use super::continuation::Past;
@@ -20,8 +22,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// At which turns episodes are copied, and how often. The first turn is never one: `samples` says how often that is answered. Give `every` or
-/// `uncertain`.
+/// At which turns episodes are copied, and how often. The first turn is never one: `samples` says how often that is
+/// answered. Give `every` or `uncertain`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Branching {
@@ -29,8 +31,9 @@ pub struct Branching {
     #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub every: Option<u32>,
-    /// Copies the episodes of a task at this many turns: those whose answers the policy was least certain of, by the mean of `-logprobs` over an
-    /// answer's tokens, in nats (AT2PO's estimate of the policy's entropy). Of equal ones the earlier.
+    /// Copies the episodes of a task at this many turns: those whose answers the policy was least certain of, by the
+    /// mean of `-logprobs` over an answer's tokens, in nats (AT2PO's estimate of the policy's entropy). Of equal ones
+    /// the earlier.
     #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub uncertain: Option<u32>,
@@ -42,7 +45,8 @@ pub struct Branching {
     #[serde(default = "number::<u32, 1>")]
     #[schemars(range(min = 1, max = 100))]
     pub rounds: u32,
-    /// With `uncertain`: what each branch that a turn already has takes off its uncertainty, in nats. 0.05 in AT2PO's code.
+    /// With `uncertain`: what each branch that a turn already has takes off its uncertainty, in nats. 0.05 in AT2PO's
+    /// code.
     #[serde(default = "hundredths::<f64, 5>")]
     #[schemars(range(min = 0.0))]
     pub penalty: f64,
@@ -131,7 +135,8 @@ fn chosen(with: &Branching, paths: &[Path], branches: &BTreeMap<Place, u32>) -> 
 /// Where a turn stands: its task, its sample, its attempt and its number.
 pub type TurnName<'a> = (&'a str, u32, u32, u32);
 
-/// Turns of play among rows, and the way to each from the first turn on: of a branch through the episodes that it was copied from.
+/// Turns of play among rows, and the way to each from the first turn on: of a branch through the episodes that it was
+/// copied from.
 pub struct Ways<'a> {
     rows: BTreeMap<TurnName<'a>, usize>,
     branch_of: Vec<u32>,
@@ -144,7 +149,8 @@ impl<'a> Ways<'a> {
         Ways { rows: names.into_iter().enumerate().map(|(row, name)| (name, row)).collect(), branch_of }
     }
 
-    /// Of rows that say what they are branches of, in their order; none of others. An error says which other column is missing, or isn't of its type.
+    /// Of rows that say what they are branches of, in their order; none of others. An error says which other column is
+    /// missing, or isn't of its type.
     pub fn among(rows: &'a RecordBatch) -> Result<Option<Ways<'a>>, RowError> {
         let Ok(of) = row::u32s(rows, row::BRANCH_OF) else { return Ok(None) };
         let (tasks, phases) = (row::texts(rows, "task")?, row::texts(rows, "phase")?);
@@ -210,7 +216,8 @@ mod tests {
         // -3 first, and of the two of -2 the earlier.
         assert_eq!(chosen(&with(json!({ "uncertain": 2 })), &paths, &none), [(0, 2), (1, 2)]);
         assert_eq!(chosen(&with(json!({ "uncertain": 9 })), &paths, &none).len(), 5);
-        // A branch of sample 0 at turn 2: its first turn answers the same prompt, on which both weigh once it has branches.
+        // A branch of sample 0 at turn 2: its first turn answers the same prompt, on which both weigh once it has
+        // branches.
         let paths = [a(), path("a", 1, 2, 0, &[-9.0, -0.5, -1.97, -0.2])];
         assert_eq!((paths[1].place(2), paths[1].place(3)), (("a".into(), 0, 2), ("a".into(), 1, 3)));
         let one = BTreeMap::from([(paths[1].place(2), 1)]);

@@ -1,5 +1,5 @@
-//! However a node fails, inside a loop or outside, on the worker or on a thread: the run ends at once, names the node and the
-//! iteration, and the error is the one that the node met.
+//! However a node fails, inside a loop or outside, on the worker or on a thread: the run ends at once, names the node
+//! and the iteration, and the error is the one that the node met.
 
 use arrow::array::RecordBatch;
 use flow::dataflow::run::{run, Plan};
@@ -131,7 +131,8 @@ fn find(op: &str) -> Option<Render> {
 
 const MINIMAL: &str = "{ flow: x, iterations: 3, nodes: { t: { op: tasks, with: { env: sokoban, batch: 1 } } }, log: [t] }";
 
-/// Three iterations of tasks -> here -> there -> a loop of two attempts at play -> last; `node` fails in this way at this place.
+/// Three iterations of tasks -> here -> there -> a loop of two attempts at play -> last; `node` fails in this way at
+/// this place.
 fn ended(workers: usize, node: &str, place: &str, way: &str) -> Result<(), Failure> {
     let input = |port: &str, from: &str, staleness| Input { port: port.into(), from: from.into(), staleness };
     let given = |id: &str| if id == node { serde_json::json!({ place: way }) } else { serde_json::Value::Null };

@@ -1,4 +1,5 @@
-//! A memory is what a plain recomputation from all rows says, at every iteration, on any number of workers and after a resumption.
+//! A memory is what a plain recomputation from all rows says, at every iteration, on any number of workers and after a
+//! resumption.
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use flow::dataflow::feed::{Feed, Feeds};
@@ -34,7 +35,8 @@ enum Home {
     Cluster,
 }
 
-/// How alike the keys of a cluster are: "a door" is like "a red door", which is like "a red lamp", which isn't like "a door".
+/// How alike the keys of a cluster are: "a door" is like "a red door", which is like "a red lamp", which isn't like "a
+/// door".
 const AT_LEAST: f32 = 0.4;
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -169,7 +171,8 @@ impl Plain {
     }
 }
 
-/// The notes of an iteration as rows of a `reflect`, the last one first: their order must not matter. In tasks' order samples grow.
+/// The notes of an iteration as rows of a `reflect`, the last one first: their order must not matter. In tasks' order
+/// samples grow.
 fn rows(iteration: u64, notes: &[Note]) -> Vec<RecordBatch> {
     let all: Vec<Plain> = notes.iter().enumerate().rev().map(|(i, note)| Plain::new(iteration, i as u32, note, Home::All)).collect();
     let texts = |of: fn(&Plain) -> &str| Arc::new(StringArray::from_iter_values(all.iter().map(of))) as ArrayRef;
@@ -204,8 +207,8 @@ fn changes(settings: &Settings, notes: &[Vec<Note>], workers: usize, first: u64,
     changes
 }
 
-/// Capacity 2, by score, for three iterations. Scores 1 and 2 come at 0, 3 pushes 1 out at 2, and at 3, when both of iteration 0 would be too
-/// old, there is room for 0.
+/// Capacity 2, by score, for three iterations. Scores 1 and 2 come at 0, 3 pushes 1 out at 2, and at 3, when both of
+/// iteration 0 would be too old, there is room for 0.
 #[test]
 fn who_was_pushed_out_just_before_its_end_leaves_no_gap() {
     let settings = Settings { capacity: 2, lowest: true, older: false, keep: false, novelty: None, window: Some(3), home: Home::All };

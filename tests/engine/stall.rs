@@ -99,7 +99,8 @@ fn a_stage_that_takes_its_time_is_left_to_it() {
     assert!(took > Duration::from_millis(2500), "two iterations, each longer than the run may stand still");
 }
 
-/// A stage that is busy for twice as long as the run may stand still, and shows no sign of life, waits for what doesn't come.
+/// A stage that is busy for twice as long as the run may stand still, and shows no sign of life, waits for what doesn't
+/// come.
 #[test]
 fn a_stage_that_shows_no_sign_of_life_ends_the_run() {
     let (ended, took) = ran("stuck", 1);

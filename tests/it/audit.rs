@@ -1,5 +1,5 @@
-//! `flow audit` on the house of doors, where the worth of each answer is known: the policy's probabilities are logged, and three turns can be
-//! counted through.
+//! `flow audit` on the house of doors, where the worth of each answer is known: the policy's probabilities are logged,
+//! and three turns can be counted through.
 
 use crate::common::{done, fails, flow};
 use crate::report::answers;
@@ -183,7 +183,8 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
     assert!(longer.contains("10 turns are left"), "{longer}");
 }
 
-/// A replay's turns were played by the run that it replays: the same turns are worth the same there, whatever they are credited with.
+/// A replay's turns were played by the run that it replays: the same turns are worth the same there, whatever they are
+/// credited with.
 #[test]
 fn a_replay_is_audited_with_the_weights_that_played() {
     let folder = tempfile::tempdir().unwrap();

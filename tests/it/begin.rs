@@ -1,4 +1,5 @@
-//! The first minutes: a pipeline to begin with, what is missing, several seeds, figures for TensorBoard, and completion.
+//! The first minutes: a pipeline to begin with, what is missing, several seeds, figures for TensorBoard, and
+//! completion.
 
 use crate::common::*;
 

@@ -1,5 +1,5 @@
-//! Several answers a turn from end to end: the same rows on any number of workers, with the seed of the answer that was given, and a panel that
-//! is played with them.
+//! Several answers a turn from end to end: the same rows on any number of workers, with the seed of the answer that was
+//! given, and a panel that is played with them.
 
 use crate::common::*;
 use serde_json::Value;

@@ -19,8 +19,8 @@ fn run(file: &Path, out: &Path, workers: &str, tasks: &str) -> Output {
     flow().arg("run").arg(file).args(["--workers", workers, "--out"]).arg(out).env("CALLER_TASKS", tasks).output().unwrap()
 }
 
-/// Which answer is wanted first differs from run to run; rows, advantages and weights don't. A call that goes on begins with the tokens of the one
-/// before and of its answer.
+/// Which answer is wanted first differs from run to run; rows, advantages and weights don't. A call that goes on begins
+/// with the tokens of the one before and of its answer.
 #[test]
 fn calls_that_overlap_give_the_same_rows_on_any_number_of_workers() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +55,8 @@ fn calls_that_overlap_give_the_same_rows_on_any_number_of_workers() {
     assert_eq!(count("SELECT count(*) n FROM rollout WHERE task LIKE '%-credit-%' AND reward % 1 = 0.5"), 3 * 3, "one call's own reward");
 }
 
-/// A failure is a row of `errors` and never a reward; who is late fails alone; who is too long is told so, and may ask in fewer words.
+/// A failure is a row of `errors` and never a reward; who is late fails alone; who is too long is told so, and may ask
+/// in fewer words.
 #[test]
 fn a_failure_is_no_reward_and_no_end_of_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -175,7 +176,8 @@ fn a_program_is_told_notes() {
     assert!(found["n"].as_u64().unwrap() > 0 && found["n"] == found["told"], "{found}");
 }
 
-/// Two models behind one door, each with tokens of its own and an update: `left` answers the calls that name nobody else, `right` those that name it.
+/// Two models behind one door, each with tokens of its own and an update: `left` answers the calls that name nobody
+/// else, `right` those that name it.
 fn two(folder: &Path, edit: impl Fn(String) -> String) -> std::path::PathBuf {
     let file = pipeline(folder, "", 4, ", by_name: [right]");
     let yaml = std::fs::read_to_string(&file).unwrap();
@@ -201,7 +203,8 @@ fn both(run: &Path) -> (Vec<Value>, Vec<Vec<u8>>) {
     (all.concat(), weights.into())
 }
 
-/// Each model answers its own calls with its own newest weights and learns those rows alone, on any number of workers and after a stop.
+/// Each model answers its own calls with its own newest weights and learns those rows alone, on any number of workers
+/// and after a stop.
 #[test]
 fn two_models_behind_one_door_both_learn() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +279,8 @@ fn two_models_behind_one_door_are_measured() {
     assert!(scored.contains("(weights 3)") && scored.contains("1 episodes"), "{scored}");
 }
 
-/// A server may run the model that answers all other calls: the one that is called by its name learns from its own rows.
+/// A server may run the model that answers all other calls: the one that is called by its name learns from its own
+/// rows.
 #[test]
 fn a_local_model_learns_beside_one_that_a_server_runs() {
     let folder = tempfile::tempdir().unwrap();

@@ -168,7 +168,8 @@ fn every_pipeline_fits_the_published_schema() {
     assert!(!validator.is_valid(&broken), "the schema must refuse an unknown game");
 }
 
-/// One value may be as long as a question says, and DuckDB's own limit doesn't count it: the process that answers has a limit itself.
+/// One value may be as long as a question says, and DuckDB's own limit doesn't count it: the process that answers has a
+/// limit itself.
 #[test]
 fn a_question_cannot_take_the_machines_memory() {
     let folder = tempfile::tempdir().unwrap();

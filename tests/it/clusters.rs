@@ -1,4 +1,5 @@
-//! Clusters of observations and scores that move: the same whoever keeps them, and what a plain recomputation from the log gives.
+//! Clusters of observations and scores that move: the same whoever keeps them, and what a plain recomputation from the
+//! log gives.
 
 use crate::common::*;
 use crate::report::answers;
@@ -152,8 +153,8 @@ fn clusters_scores_and_what_is_told_are_those_of_a_plain_recomputation() {
     }
     assert!(moved > 3 && told > 10, "{moved} scores moved of {told} that were told");
 
-    // A turn was told entries of its cluster where that had some: those whose keys are of it, and those that its turns were told before, which
-    // are linked to it. Else it was told what is alike.
+    // A turn was told entries of its cluster where that had some: those whose keys are of it, and those that its turns
+    // were told before, which are linked to it. Else it was told what is alike.
     let keys: BTreeMap<u64, Vec<f32>> = changes.iter().map(|change| (u(change, "id"), words(change["key"].as_str().unwrap()))).collect();
     let home =
         |point: &[f32], known: usize| prototypes[..known].iter().find(|(_, other)| cosine(other, point) >= 0.95 - 1e-5).map(|(id, _)| *id);

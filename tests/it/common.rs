@@ -76,8 +76,8 @@ nodes:
 log: [trial, states, advantage, update]
 "#;
 
-/// EMPO2 on fields so small that a memory matters at once: tips that come and go, iterations with them and without, updates of all kinds,
-/// counted states.
+/// EMPO2 on fields so small that a memory matters at once: tips that come and go, iterations with them and without,
+/// updates of all kinds, counted states.
 pub const REMEMBERING: &str = r#"
 flow: remembering
 iterations: 6

@@ -84,7 +84,8 @@ fn another_seed_is_another_run() {
     assert!(weights(&first) != weights(&second));
 }
 
-/// Groups of alike observations across tasks: all rows that could share one must meet, on whichever worker they were made.
+/// Groups of alike observations across tasks: all rows that could share one must meet, on whichever worker they were
+/// made.
 #[test]
 fn workers_change_no_group_of_alike_observations() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! A disk that is full in the middle of a run: one message, a log that is whole as far as it goes, and a resumed run that
-//! ends as if there had always been room. A limit on the size of files stands for the disk: what can't be written is then
-//! known to the byte.
+//! A disk that is full in the middle of a run: one message, a log that is whole as far as it goes, and a resumed run
+//! that ends as if there had always been room. A limit on the size of files stands for the disk: what can't be written
+//! is then known to the byte.
 
 use crate::common::*;
 use std::path::Path;
@@ -32,7 +32,8 @@ fn largest(folder: &Path, end: &str) -> u64 {
     sizes.max().unwrap_or(0)
 }
 
-/// Runs into the limit, then on without it; `word` must be in what it says. Gives how many iterations were committed by then.
+/// Runs into the limit, then on without it; `word` must be in what it says. Gives how many iterations were committed by
+/// then.
 fn runs_into(folder: &Path, name: &str, yaml: &str, limit: u64, word: &str, whole: &(String, Vec<u8>)) -> u64 {
     let out = folder.join(name);
     let path = pipeline(folder, yaml);

@@ -1,11 +1,12 @@
-//! Distillation and slow references, as their users run them: by libtorch and on a base in int8, on any number of workers, stopped and gone on with,
-//! replayed; and the pipelines that begin with them.
+//! Distillation and slow references, as their users run them: by libtorch and on a base in int8, on any number of
+//! workers, stopped and gone on with, replayed; and the pipelines that begin with them.
 
 use crate::common::*;
 
 const TINY: &str = "{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }";
 
-/// The model itself is the teacher, by its slow mean and behind what came of a turn; a turn that nothing came of isn't learnt from.
+/// The model itself is the teacher, by its slow mean and behind what came of a turn; a turn that nothing came of isn't
+/// learnt from.
 const DISTIL: &str = r#"
 flow: distil
 iterations: 4

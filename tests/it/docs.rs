@@ -1,4 +1,5 @@
-//! The documentation does what it says. Its commands run; what they print is held against what stands there, numbers aside.
+//! The documentation does what it says. Its commands run; what they print is held against what stands there, numbers
+//! aside.
 
 use crate::common::*;
 use std::os::unix::fs::PermissionsExt;
@@ -126,8 +127,9 @@ fn the_tutorial_runs() {
     follow("docs/tutorial.md");
 }
 
-/// The page's own pipeline is whole, and its commands run: with a model that needs no download, and with the program that the page shows in
-/// the place of the reader's. Where the door isn't installed, as that needs a registry, the pipeline must lack nothing else.
+/// The page's own pipeline is whole, and its commands run: with a model that needs no download, and with the program
+/// that the page shows in the place of the reader's. Where the door isn't installed, as that needs a registry, the
+/// pipeline must lack nothing else.
 #[test]
 fn an_agent_is_trained_as_its_page_says() {
     let (folder, root) = (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")));

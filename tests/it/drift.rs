@@ -1,4 +1,5 @@
-//! How many conversations a client that encodes its messages again would learn from in other tokens than were sampled. `make drift` plays them.
+//! How many conversations a client that encodes its messages again would learn from in other tokens than were sampled.
+//! `make drift` plays them.
 
 use arrow::array::RecordBatch;
 use flow::log::{read, Run};

@@ -1,10 +1,10 @@
-//! English that is understood at the first reading: phrases that hide their subject are in no page, and in no comment or text of `src` and `formulas`. Read from
-//! the files themselves, so that a new one is seen by its writer.
+//! English that is understood at the first reading: phrases that hide their subject are in no page, and in no comment
+//! or text of `src` and `formulas`. Read from the files themselves, so that a new one is seen by its writer.
 
 use std::path::{Path, PathBuf};
 
-/// Phrases that are hard to read for engineers whose first language isn't English. Name the thing, its subject first: "a file of which nothing is
-/// read" is "a file that isn't read". To add one, rewrite its last place first.
+/// Phrases that are hard to read for engineers whose first language isn't English. Name the thing, its subject first:
+/// "a file of which nothing is read" is "a file that isn't read". To add one, rewrite its last place first.
 const UNCLEAR: &[&str] = &[
     "told apart",
     "what is told",
@@ -90,8 +90,8 @@ fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What people read in a file, in lower case and on one line: of Rust the comments and the texts between quotes, without the tests at its end; of
-/// Markdown all but blocks of code.
+/// What people read in a file, in lower case and on one line: of Rust the comments and the texts between quotes,
+/// without the tests at its end; of Markdown all but blocks of code.
 fn prose(text: &str, rust: bool) -> String {
     // A bar begins a cell of a page's table, and nothing in Rust.
     let text = match rust {

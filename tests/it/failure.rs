@@ -1,4 +1,5 @@
-//! Environments that fail: each failure is a row, the run goes on without it, and what it would have been doesn't change the rest.
+//! Environments that fail: each failure is a row, the run goes on without it, and what it would have been doesn't
+//! change the rest.
 
 use crate::common::*;
 use std::collections::BTreeSet;
@@ -191,7 +192,8 @@ fn the_example_is_learnt() {
     assert!(success > 0.9, "{success} of the corridors end at the flag");
 }
 
-/// A program that notes which variables it got, answers hello, and then hears nothing more, not even that it should end.
+/// A program that notes which variables it got, answers hello, and then hears nothing more, not even that it should
+/// end.
 const DEAF: &str = r#"
 import json, os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -242,7 +244,8 @@ fn programs_end_with_a_flow_that_is_killed_and_know_no_secrets_of_it() {
     }
 }
 
-/// A world that never answers holds up an iteration for ever, and with it a stop that waits for that iteration: the run ends all the same.
+/// A world that never answers holds up an iteration for ever, and with it a stop that waits for that iteration: the run
+/// ends all the same.
 #[test]
 fn a_stage_that_hangs_after_a_stop_was_asked_for_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();

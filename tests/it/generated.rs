@@ -1,5 +1,6 @@
-//! Valid pipelines, drawn at random from operators, agents, answer parts, loops, memories and evaluations: what `flow check` accepts
-//! must run, and give the same rows and weights on any number of workers. `make generated` draws hundreds.
+//! Valid pipelines, drawn at random from operators, agents, answer parts, loops, memories and evaluations: what
+//! `flow check` accepts must run, and give the same rows and weights on any number of workers. `make generated` draws
+//! hundreds.
 
 use super::common::{done, flow, text};
 use arrow::json::LineDelimitedWriter;

@@ -1,11 +1,11 @@
-//! The house: which folder of `src` may know which, and which library is known in one folder alone. Read from the code itself, so that a
-//! wall that falls is seen by whoever lets it fall.
+//! The house: which folder of `src` may know which, and which library is known in one folder alone. Read from the code
+//! itself, so that a wall that falls is seen by whoever lets it fall.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The folders of `src` and `formulas/src` from the top down. What stands in a floor may know those below it, and none beside it or above: the crafts of one
-/// floor meet in the one above.
+/// The folders of `src` and `formulas/src` from the top down. What stands in a floor may know those below it, and none
+/// beside it or above: the crafts of one floor meet in the one above.
 const FLOORS: [&[&str]; 8] = [
     &["main"],
     &["cli"],
@@ -106,8 +106,8 @@ fn wrong(folder: &str, other: &str) -> bool {
     }
 }
 
-/// The registers' operations are safe functions only because one macro alone uses them, in functions that are compiled for them and called where the
-/// processor has them.
+/// The registers' operations are safe functions only because one macro alone uses them, in functions that are compiled
+/// for them and called where the processor has them.
 #[test]
 fn registers_are_used_by_one_macro() {
     let users = sources().into_iter().filter(|source| source.code.contains("registers::"));

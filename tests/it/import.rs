@@ -1,4 +1,5 @@
-//! `flow import`: another trainer's rollouts as a run. The samples were written by the trainers' own classes: tests/data/import/README.md.
+//! `flow import`: another trainer's rollouts as a run. The samples were written by the trainers' own classes:
+//! tests/data/import/README.md.
 
 use crate::common::*;
 use serde_json::{json, Value};
@@ -67,7 +68,8 @@ fn a_trace_becomes_an_episode_with_a_turn_a_sampled_message() {
                "logprobs": tokens.2, "root": end.0, "fork": end.1, "reward": end.2, "done": end.3, "weights": 4, "length": end.4,
                "temperature": 1.0, "response_cut": false})
     };
-    // The call's arguments are b, a in the file: JSON has one spelling here. The third call begins again from the user's message.
+    // The call's arguments are b, a in the file: JSON has one spelling here. The third call begins again from the
+    // user's message.
     let begin: &[u32] = &[1, 2, 3, 4, 5, 6];
     let tool = "add({\"a\":2,\"b\":2})";
     let further: &[u32] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 6];
@@ -96,7 +98,8 @@ fn imported_rows_are_replayed_through_other_credit() {
     done(flow().arg("replay").arg(&run).arg("--with").arg(pipeline(folder.path(), CREDIT)).arg("--out").arg(&replay));
     let rows = ask(&replay, "select distinct \"return\" as r, baseline as b, advantage as a, group_size as n from trajectories join (select count(distinct (sample)) as group_size, task from rollout group by task) using (task) order by n, r");
     let row = |r: f32, b: f32, a: f32, n: u32| json!({"r": r, "b": b, "a": a, "n": n});
-    // Of returns 1, 0 and 0.5 the others' means are 0.25, 0.75 and 0.5; of 1 and 0 the other one. The failed episode is in no group.
+    // Of returns 1, 0 and 0.5 the others' means are 0.25, 0.75 and 0.5; of 1 and 0 the other one. The failed episode is
+    // in no group.
     let expected =
         [row(0.0, 1.0, -1.0, 2), row(1.0, 0.0, 1.0, 2), row(0.0, 0.75, -0.75, 3), row(0.5, 0.5, 0.0, 3), row(1.0, 0.25, 0.75, 3)];
     assert_eq!(rows, expected);

@@ -17,7 +17,8 @@ fn committed() -> (tempfile::TempDir, Run) {
     (folder, run)
 }
 
-/// What `log/<node>/*/*.parquet` names, and whatever else a program may read that takes a whole folder but for names that begin with a dot.
+/// What `log/<node>/*/*.parquet` names, and whatever else a program may read that takes a whole folder but for names
+/// that begin with a dot.
 fn seen_by_others(run: &Run) -> Vec<PathBuf> {
     let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect::<Vec<_>>();
     let shown = |path: &PathBuf| !path.file_name().unwrap().to_string_lossy().starts_with('.');

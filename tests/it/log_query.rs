@@ -68,7 +68,8 @@ fn trajectories_join_the_nodes_row_by_row() {
         "SELECT count(*) AS n, count(observation) AS seen, count(advantage) AS judged, count(rollout_reward) AS first FROM trajectories";
     // `advantages` keeps every second row only.
     assert_eq!(json(&run, all), serde_json::json!([{ "n": rows, "seen": rows, "judged": rows / 2, "first": rows }]));
-    // `reward` is logged by both: the plain name is the later node's, and the earlier one's where the later has no such row.
+    // `reward` is logged by both: the plain name is the later node's, and the earlier one's where the later has no such
+    // row.
     let both = "SELECT bool_and(reward = 10 * rollout_reward + 1) AS same FROM trajectories WHERE advantage IS NOT NULL";
     assert_eq!(json(&run, both), serde_json::json!([{ "same": true }]));
     let alone = "SELECT bool_and(reward = rollout_reward) AS same FROM trajectories WHERE advantage IS NULL";
@@ -203,8 +204,8 @@ fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
         number("SELECT count(*) AS n FROM provenance"),
         number("SELECT (SELECT count(*) FROM demos) + (SELECT count(*) FROM rollout) AS n")
     );
-    // Each iteration is two updates: the imitation makes the odd versions from demonstrations, which nobody grouped, although some
-    // are of the tasks that are played too.
+    // Each iteration is two updates: the imitation makes the odd versions from demonstrations, which nobody grouped,
+    // although some are of the tasks that are played too.
     let updates = "SELECT node, iteration, version, count(\"group\") > 0 AS grouped, count(DISTINCT task) AS tasks FROM provenance GROUP BY ALL ORDER BY version";
     let line = |node: &str, iteration: u64, version: u64, grouped: bool, tasks: u64| serde_json::json!({ "node": node, "iteration": iteration, "version": version, "grouped": grouped, "tasks": tasks });
     assert_eq!(
@@ -225,7 +226,8 @@ fn provenance_leads_from_updates_to_rows_and_from_rows_to_updates() {
     let query = "SELECT count(*) AS n FROM provenance p JOIN \"update\" u USING (version, iteration, task, sample, attempt, turn, phase)
         WHERE (p.ratio, p.clip_share, p.loss_share, p.row_kl) = (u.ratio, u.clip_share, u.loss_share, u.row_kl)";
     assert_eq!(number(query), number("SELECT count(*) AS n FROM \"update\""));
-    // Back: what made version 2. Forward: what became of one row (not of a first sample, whose name a demonstration may share).
+    // Back: what made version 2. Forward: what became of one row (not of a first sample, whose name a demonstration may
+    // share).
     let back = json(&run, "SELECT task, sample, turn, \"group\", group_size, advantage FROM provenance WHERE version = 2 AND used = 'yes' AND sample > 0 ORDER BY abs(advantage) DESC LIMIT 10");
     assert_eq!(back.as_array().unwrap().len(), 10);
     let task = back[0]["task"].as_str().unwrap();

@@ -1,4 +1,5 @@
-//! A loop of attempts: the same rows on any number of workers, resumed, replayed and evaluated; no trial waits for another.
+//! A loop of attempts: the same rows on any number of workers, resumed, replayed and evaluated; no trial waits for
+//! another.
 
 use crate::common::*;
 use serde_json::Value;
@@ -178,7 +179,8 @@ const TRIAL: &str = "  trial:
 log: [trial, advantage, update]
 ";
 
-/// The agents of a loop need not write the same parts: each part is a column, empty in the rows of the agent that lacks it.
+/// The agents of a loop need not write the same parts: each part is a column, empty in the rows of the agent that lacks
+/// it.
 #[test]
 fn agents_of_a_loop_may_have_different_parts() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,7 +230,8 @@ fn an_evaluation_has_the_parts_of_both_its_agents() {
     done(flow().arg("eval").arg(&run).arg("--panel").arg(&panel));
 }
 
-/// A model that nothing trains acts with version 0 beside one that is trained: as a writer in a loop and in an evaluation, and as a player.
+/// A model that nothing trains acts with version 0 beside one that is trained: as a writer in a loop and in an
+/// evaluation, and as a player.
 #[test]
 fn a_frozen_model_acts_beside_a_trained_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A run that trains adapters alone: what it leaves, and that it can be resumed, replayed, loaded and exported like any other.
+//! A run that trains adapters alone: what it leaves, and that it can be resumed, replayed, loaded and exported like any
+//! other.
 
 use crate::common::*;
 use std::path::Path;
@@ -131,7 +132,8 @@ fn two_adapters_on_one_base_are_resumed_and_replayed() {
     }
 }
 
-/// A model that acts in 8 bits and learns in f32: on any number of workers, resumed, replayed and measured like any other.
+/// A model that acts in 8 bits and learns in f32: on any number of workers, resumed, replayed and measured like any
+/// other.
 #[test]
 fn what_acts_in_8_bits_is_resumed_replayed_and_measured() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests that drive the real binary, and the files that it leaves. One program, because linking libtorch, Arrow and DuckDB into
-//! one a file took longer than the tests.
+//! Tests that drive the real binary, and the files that it leaves. One program, because linking libtorch, Arrow and
+//! DuckDB into one a file took longer than the tests.
 
 mod common;
 #[path = "../shared/logged.rs"]

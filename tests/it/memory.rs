@@ -98,7 +98,8 @@ fn every_version_of_a_memory_can_be_asked_for() {
     assert!(row["all_given"].as_u64().unwrap() > 10 && row["wrong"] == 0, "{row}");
     let odd = "select count(*) as n from rollout where len(retrieved) > 3 or (mode = 'plain' and len(retrieved) > 0) or (len(retrieved) > 0) <> (len(bare_tokens) > 0)";
     assert_eq!(ask(&run, odd)[0]["n"], 0);
-    // In `trajectories` turns are as the rollout logged them, though reflections are rows of another node with the same columns.
+    // In `trajectories` turns are as the rollout logged them, though reflections are rows of another node with the same
+    // columns.
     let played = "select count(*) as n, count(*) filter (t.won = r.won and t.mode = r.mode and t.response = r.response) as same \
                   from rollout r join trajectories t using (iteration, task, sample, attempt, turn, phase)";
     let row = &ask(&run, played)[0];
@@ -129,7 +130,8 @@ fn a_trajectory_is_shown_with_what_it_was_told() {
     assert!(output.contains("  told    ") && output.contains(&expected), "{expected} is not in\n{output}");
 }
 
-/// What is measured with a memory: `evaluate` in the run, and `flow eval` of it afterwards, of memories whose entries fit any board.
+/// What is measured with a memory: `evaluate` in the run, and `flow eval` of it afterwards, of memories whose entries
+/// fit any board.
 const MEASURED: &str = r#"
   panel:
     op: evaluate

@@ -1,5 +1,5 @@
-//! The parts that methods are made of, together: derived columns, values from groups, a greedy episode beside, groups by history, a running
-//! mean, a weighted mean over what says something, and a mask in place of a clip.
+//! The parts that methods are made of, together: derived columns, values from groups, a greedy episode beside, groups
+//! by history, a running mean, a weighted mean over what says something, and a mask in place of a clip.
 
 use crate::common::*;
 

@@ -1,4 +1,5 @@
-//! Model folders from elsewhere: what `flow check` says of them before anything runs, and that whatever they make this program compute ends.
+//! Model folders from elsewhere: what `flow check` says of them before anything runs, and that whatever they make this
+//! program compute ends.
 
 use crate::common::*;
 use serde_json::{json, Value};

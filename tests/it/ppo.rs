@@ -29,8 +29,8 @@ fn number(value: &serde_json::Value) -> f64 {
 fn advantages_and_targets_follow_from_rewards_and_values() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", PPO, &[]);
-    // The recursion of generalised advantage estimation, row by row, over the next turn of the same trajectory; where `max_turns` cut it the
-    // critic expects after the last turn what it expected before it.
+    // The recursion of generalised advantage estimation, row by row, over the next turn of the same trajectory; where
+    // `max_turns` cut it the critic expects after the last turn what it expected before it.
     let rows = ask(
         &run,
         "select r.reward + 0.9 * coalesce(lead(v.value) over w, if(r.truncated <> '', v.value, 0)) - v.value + 0.9 * 0.8 * coalesce(lead(a.\"return\") over w, 0) as wanted,
@@ -75,7 +75,8 @@ fn tokens_are_valued_compared_and_learnt_from_one_by_one() {
     let by_token = ["nodes.value.with.per=token", "nodes.advantage.with.of=token_gae"];
     let extra: Vec<&str> = by_token.iter().flat_map(|set| ["--set", set]).collect();
     let run = trained(folder.path(), "run", PPO, &extra);
-    // The recursion over all response tokens of an episode, one after the other; the reward comes with a turn's last token.
+    // The recursion over all response tokens of an episode, one after the other; the reward comes with a turn's last
+    // token.
     let rows = ask(
         &run,
         "with tokens as (

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Two models that learn from the same rows, in minibatches and with all that an update can read; a panel; tasks that outnumber
-/// the processes by no multiple.
+/// Two models that learn from the same rows, in minibatches and with all that an update can read; a panel; tasks that
+/// outnumber the processes by no multiple.
 const TWO_MODELS: &str = r#"
 flow: two-models
 iterations: 3
@@ -52,8 +52,9 @@ nodes:
 log: [rollout, update]
 "#;
 
-/// Everything that a run has to be judged by: what it measured (but for times, for tries, which turn on who shares a process of a game, and
-/// for the tokens that were read to play and to reflect, which processes don't share), rows, errors, weights with their moments.
+/// Everything that a run has to be judged by: what it measured (but for times, for tries, which turn on who shares a
+/// process of a game, and for the tokens that were read to play and to reflect, which processes don't share), rows,
+/// errors, weights with their moments.
 fn results(run: &Path) -> (String, String, (String, Vec<u8>)) {
     let times = "'seconds', 'busy_seconds', 'policy_busy_seconds', 'retried'";
     let metrics = format!("select node, iteration, name, value from metrics where name not in ({times}) and not (node <> 'update' and name like 'tokens_%') order by all");

@@ -1,5 +1,5 @@
-//! Prompts that a pipeline says itself: what the policy then reads, what is left out of a long one, and what is wrong with a template
-//! before anything runs.
+//! Prompts that a pipeline says itself: what the policy then reads, what is left out of a long one, and what is wrong
+//! with a template before anything runs.
 
 use crate::common::*;
 use flow::policy::Tokenizer;

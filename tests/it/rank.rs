@@ -1,4 +1,5 @@
-//! Retrospex from end to end: a critic learnt by implicit Q-learning from a frozen policy's games, which then ranks the actions beside it.
+//! Retrospex from end to end: a critic learnt by implicit Q-learning from a frozen policy's games, which then ranks the
+//! actions beside it.
 
 use crate::common::*;
 use serde_json::Value;
@@ -89,7 +90,8 @@ fn a_critic_learns_offline_and_ranks() {
     assert!(eval(&[])["return"] != eval(&["--set", "nodes.rollout.with.agent.rank.least=1"])["return"]);
 }
 
-/// What a critic chose is no draw of the policy: at temperature 0 its recorded probability is 1, and every ratio would be the policy's own.
+/// What a critic chose is no draw of the policy: at temperature 0 its recorded probability is 1, and every ratio would
+/// be the policy's own.
 #[test]
 fn no_policy_gradient_of_what_a_critic_chose() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A model that a server runs, in pipelines: it plays, reflects and is evaluated; what it doesn't answer is a row of `errors`.
+//! A model that a server runs, in pipelines: it plays, reflects and is evaluated; what it doesn't answer is a row of
+//! `errors`.
 
 use crate::common::*;
 use crate::server::{echoed, spoken, Said, Server};
@@ -97,8 +98,8 @@ fn what_a_server_does_not_answer_is_told_in_errors() {
     assert!(message.contains("model `actor`: the server that runs it gives no answers"), "{message}");
 }
 
-/// A judge on a server writes a number about each episode: what has none is asked for again by another draw, and where it writes none at last
-/// the pipeline says what counts.
+/// A judge on a server writes a number about each episode: what has none is asked for again by another draw, and where
+/// it writes none at last the pipeline says what counts.
 #[test]
 fn a_judge_writes_a_number_and_is_asked_again_where_it_writes_none() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A replay repeats credit and updates from logged rollouts: its own run's bit for bit, or another pipeline's on the same rows.
+//! A replay repeats credit and updates from logged rollouts: its own run's bit for bit, or another pipeline's on the
+//! same rows.
 
 use crate::common::*;
 use flow::log::{read, Committer, Metrics, Run};
@@ -124,7 +125,8 @@ fn a_loop_is_replayed_from_its_own_rows() {
     assert!(message.contains("has not logged the rows of `trial`, which `group` reads"), "{message}");
 }
 
-/// Taught by hand: of n = 4 the baseline without the own return is (4 m - r) / 3, so r - baseline grows by 4/3, and the scale stays.
+/// Taught by hand: of n = 4 the baseline without the own return is (4 m - r) / 3, so r - baseline grows by 4/3, and the
+/// scale stays.
 #[test]
 fn leaving_one_out_moves_baselines_by_the_factor_it_must() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +176,8 @@ fn leaving_one_out_moves_baselines_by_the_factor_it_must() {
 fn the_same_rollouts_go_through_another_pipeline() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "run", GRPO, &[]);
-    // Other names for the only rollout and the only model, another model and other tasks: none of that matters any more.
+    // Other names for the only rollout and the only model, another model and other tasks: none of that matters any
+    // more.
     let other = SMALL.replace("rollout", "play").replace("op: play", "op: rollout").replace("actor", "agent");
     let other = other.replace("layers: 1", "layers: 2").replace("batch: 6", "batch: 9");
     let other = pipeline(folder.path(), &other);

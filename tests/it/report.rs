@@ -65,7 +65,8 @@ fn figures_are_those_of_the_log() {
     assert_eq!(rows.len(), 24);
 }
 
-/// A panel of three tasks, two samples each: (task, sample, the attempt that was won). Lost attempts end with -1 and a reflection.
+/// A panel of three tasks, two samples each: (task, sample, the attempt that was won). Lost attempts end with -1 and a
+/// reflection.
 const TRIALS: [(&str, u32, Option<u32>); 6] =
     [("a", 0, Some(0)), ("a", 1, Some(1)), ("b", 0, None), ("b", 1, Some(2)), ("c", 0, Some(1)), ("c", 1, None)];
 
@@ -144,7 +145,8 @@ fn what_cannot_be_written_is_said() {
     std::fs::write(taken.join("thesis.tex"), "precious").unwrap();
     let message = fails(flow().arg("report").arg(&run).arg("--out").arg(&taken));
     assert!(message.contains("has something in it") && message.contains("--out DIR"), "{message}");
-    // Without a place the pages lie in the run's folder, and are written anew there; this run has no groups, and the answer says so.
+    // Without a place the pages lie in the run's folder, and are written anew there; this run has no groups, and the
+    // answer says so.
     for _ in 0..2 {
         let message = done(flow().arg("report").arg(&run));
         assert!(

@@ -1,4 +1,5 @@
-//! A server that generates for a model which learns here: it has the adapter of every version when that is asked for, and no other one.
+//! A server that generates for a model which learns here: it has the adapter of every version when that is asked for,
+//! and no other one.
 
 use crate::common::*;
 use crate::server::{Said, Server};
@@ -213,7 +214,8 @@ fn a_server_has_the_adapter_of_every_version() {
         machine.heard().into_iter().filter_map(|h| if let Heard::Asked(name) = h { Some(name) } else { None }).collect();
     requests.dedup();
     assert_eq!(requests, loads.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
-    // It is the same arithmetic, so the same is drawn as without a server, and its log-probabilities are those of the update.
+    // It is the same arithmetic, so the same is drawn as without a server, and its log-probabilities are those of the
+    // update.
     let played = "select iteration, task, sample, turn, action, weights, reward from rollout order by all";
     assert_eq!(ask(&run, played), ask(&here, played));
     assert!(ask(&run, played).iter().any(|row| row["weights"] == 2));
@@ -221,8 +223,8 @@ fn a_server_has_the_adapter_of_every_version() {
     assert!(gaps.len() == 3 && gaps.iter().all(|gap| *gap < 1e-4), "{gaps:?}");
 }
 
-/// All weights of a model learn, and take the place of a server's own: one version at a time, also where a server begins again with those that it was
-/// started with, and where two versions play by turns.
+/// All weights of a model learn, and take the place of a server's own: one version at a time, also where a server
+/// begins again with those that it was started with, and where two versions play by turns.
 #[test]
 fn a_server_has_the_whole_weights_of_every_version() {
     let folder = tempfile::tempdir().unwrap();

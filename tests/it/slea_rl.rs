@@ -4,7 +4,8 @@ use crate::common::*;
 use std::path::Path;
 use std::process::Command;
 
-/// The pipeline of the method with a new model, small enough for a test: by its fifth iteration there are some hundred entries.
+/// The pipeline of the method with a new model, small enough for a test: by its fifth iteration there are some hundred
+/// entries.
 fn trained_library(folder: &Path, name: &str, extra: &[&str]) -> std::path::PathBuf {
     let pipeline = std::fs::read_to_string("papers/slea-rl/slea-rl.yaml").unwrap();
     // With the fallback, which links.
@@ -43,7 +44,8 @@ fn clusters_library_and_what_is_told_are_those_of_a_plain_recomputation() {
     assert!(!recounted(&other).0, "the script saw no difference");
 }
 
-/// Of other boards, some of whose states are those of boards that were trained on: where a cluster has entries they are its own.
+/// Of other boards, some of whose states are those of boards that were trained on: where a cluster has entries they are
+/// its own.
 #[test]
 fn a_panel_is_played_with_the_library_and_its_clusters() {
     let folder = tempfile::tempdir().unwrap();

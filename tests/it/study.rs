@@ -108,7 +108,8 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     let (mean, deviation) = ((first + second) / 2.0, (first - second).abs() / 2f64.sqrt());
     let rows = |run: &str| ask(&home.join(run), "select count(*) as n from rollout")[0]["n"].as_f64().unwrap();
     assert!(page_text.contains(&format!("| start | {start:.1} | {:.0} | *4.5* |", rows("start-7"))), "{page_text}");
-    // A verdict on each difference, by its p, whether a row is the difference or stands against another: the same numbers, and so the same p.
+    // A verdict on each difference, by its p, whether a row is the difference or stands against another: the same
+    // numbers, and so the same p.
     let gain = page_text.lines().find(|line| line.starts_with("| gain |")).unwrap();
     let (difference, verdict) = gain.split('|').nth(2).unwrap().trim().split_once(", ").unwrap();
     assert_eq!(difference, format!("{:.1} ({deviation:.1})", mean - start));
@@ -154,8 +155,8 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     assert!(output.contains("was made with other settings than the study has now: nodes.update.with.lr"), "{output}");
 }
 
-/// A measurement with a `memory` plays the panel told what that run of the same seed remembers, as `flow eval --memory` does by hand; one
-/// without plays it told nothing.
+/// A measurement with a `memory` plays the panel told what that run of the same seed remembers, as `flow eval --memory`
+/// does by hand; one without plays it told nothing.
 #[test]
 fn a_measurement_may_read_the_memory_of_a_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -215,7 +216,8 @@ tables:
     assert!(message.contains("there is no run `methot` in this study") && message.contains("study.yaml:8:"), "{message}");
 }
 
-/// A policy of one world is measured in another, a program of the user's own, which only the pipeline that it is played like declares.
+/// A policy of one world is measured in another, a program of the user's own, which only the pipeline that it is played
+/// like declares.
 #[test]
 fn a_measurement_may_be_in_a_world_that_no_run_trains_in() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +278,8 @@ fn a_measurement_may_be_an_audit() {
     assert!(both.contains("either a `panel` or an `audit`") && both.contains("study.yaml:8"), "{both}");
 }
 
-/// What `make reproduce` runs: each study of the repository, its pipelines, panels and queries, as far as its environments are installed.
+/// What `make reproduce` runs: each study of the repository, its pipelines, panels and queries, as far as its
+/// environments are installed.
 #[test]
 fn the_studies_can_be_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -295,7 +298,8 @@ fn the_studies_can_be_run() {
     assert!(checked >= 8, "{checked}");
 }
 
-/// Another world, in a file of its own in another folder: paths begin in the file that names them, and mistakes stand where they were made.
+/// Another world, in a file of its own in another folder: paths begin in the file that names them, and mistakes stand
+/// where they were made.
 #[test]
 fn a_study_that_is_like_another_says_what_differs() {
     let folder = tempfile::tempdir().unwrap();

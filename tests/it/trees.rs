@@ -1,4 +1,5 @@
-//! Episodes that branch, from end to end: the return of each turn, computed another way, and each branch played again from the start of its task.
+//! Episodes that branch, from end to end: the return of each turn, computed another way, and each branch played again
+//! from the start of its task.
 
 use crate::common::*;
 use flow::env::Task;
@@ -6,7 +7,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// AT2PO with a model and trees so small that a test can wait for them: three episodes a room, and twice three branches.
+/// AT2PO with a model and trees so small that a test can wait for them: three episodes a room, and twice three
+/// branches.
 const AT2PO: &str = "
 like: pipelines/at2po-sokoban.yaml
 flow: small
@@ -51,7 +53,8 @@ fn rows(run: &Path, sql: &str) -> BTreeMap<Name, Value> {
     ask(run, sql).into_iter().map(named).collect()
 }
 
-/// The return of a row: its reward, and the mean over the answers to the next prompt. From the root to the ends, as it is defined.
+/// The return of a row: its reward, and the mean over the answers to the next prompt. From the root to the ends, as it
+/// is defined.
 fn worth(rows: &BTreeMap<Name, Value>, (iteration, task, sample, turn): &Name) -> f64 {
     let answers = |row: &&(&Name, &Value)| {
         let ((i, t, _, at), value) = row;
@@ -82,7 +85,8 @@ fn a_tree_of_episodes_is_the_same_everywhere_and_each_branch_is_a_play_of_its_ta
     let sum = |sql: &str| ask(&run, sql)[0]["n"].clone();
     assert_eq!((sum("select count(*) as n from rollout"), sum("select count(*) as n from errors")), (all.len().into(), 0.into()));
     assert_eq!(sum("select count(*) as n from rollout where done"), 2 * 4 * 9);
-    // Where a branch begins it answers another row's prompt, with a draw of its own; all its other rows are of its own sample.
+    // Where a branch begins it answers another row's prompt, with a draw of its own; all its other rows are of its own
+    // sample.
     let begins = sum("select count(*) as n from rollout b join rollout o on (o.iteration, o.task, o.sample, o.turn) = (b.iteration, b.task, b.branch_of, b.turn)
         where b.branch_of <> b.sample and b.turn > 0 and o.sample < b.sample and o.prompt_tokens = b.prompt_tokens and o.state = b.state and o.seed <> b.seed
         and b.turn = (select min(turn) from rollout r where (r.iteration, r.task, r.sample) = (b.iteration, b.task, b.sample))");

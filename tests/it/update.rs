@@ -26,8 +26,8 @@ fn every_row_is_accounted_for() {
     assert!((number("shares") - number("loss")).abs() < 1e-4 && number("loss").abs() > 1e-6, "{sums:?}");
 }
 
-/// A row's figures are those of its tokens: the mean of their ratios, the root of the sum of their squared gradients; and the update's entropy is
-/// the mean over all of its tokens.
+/// A row's figures are those of its tokens: the mean of their ratios, the root of the sum of their squared gradients;
+/// and the update's entropy is the mean over all of its tokens.
 #[test]
 fn figures_of_tokens_add_up_to_those_of_rows() {
     let folder = tempfile::tempdir().unwrap();
@@ -86,8 +86,9 @@ fn rows_that_break_an_update_are_named() {
     assert!(message.contains("sample ") && message.contains("turn "), "{message}");
 }
 
-/// With a ratio of 1 and no KL term a token has the loss w A, and its gradient at the logits lies between |w A| (1 - p) and sqrt 2 times that: the
-/// other probabilities add up to 1 - p. These rows have one token that was chosen among several; the others have no gradient. What the policy is nearly sure of hardly moves it, whatever its advantage is.
+/// With a ratio of 1 and no KL term a token has the loss w A, and its gradient at the logits lies between |w A| (1 - p)
+/// and sqrt 2 times that: the other probabilities add up to 1 - p. These rows have one token that was chosen among
+/// several; the others have no gradient. What the policy is nearly sure of hardly moves it, whatever its advantage is.
 #[test]
 fn a_rows_gradient_at_the_logits_is_small_where_the_policy_is_sure() {
     let folder = tempfile::tempdir().unwrap();

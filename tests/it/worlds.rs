@@ -1,4 +1,5 @@
-//! Worlds of protocol 2: splits, one live episode a process, lists of actions on request, panels, and experts that can't be followed.
+//! Worlds of protocol 2: splits, one live episode a process, lists of actions on request, panels, and experts that
+//! can't be followed.
 
 use crate::common::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,7 +197,8 @@ fn types_and_figures_of_a_world_are_columns() {
         "select type, count(distinct task) > 0, bool_and(contains(task, '-' || type || '/')) from rollout group by type order by type",
     );
     assert_eq!(types, ["long,true,true", "short,true,true"]);
-    // The place after a step is one more or one less than before it, and at the end of an episode the last of its length.
+    // The place after a step is one more or one less than before it, and at the end of an episode the last of its
+    // length.
     let places = csv(&run, "select distinct type, (info->>'place')::int from rollout where won order by all");
     assert_eq!(places, ["long,5", "short,3"]);
     assert_eq!(csv(&run, "select count(*) from rollout where info is null"), ["0"]);

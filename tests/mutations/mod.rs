@@ -161,8 +161,8 @@ thread_local! {
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Calls `read` with the inputs of the seeds 0, 1, ...: it must come back, neither with a panic nor too late. An input that breaks this is
-/// kept in a file, and named. Answers with how often it said true.
+/// Calls `read` with the inputs of the seeds 0, 1, ...: it must come back, neither with a panic nor too late. An input
+/// that breaks this is kept in a file, and named. Answers with how often it said true.
 pub fn each(kind: &'static str, count: u64, make: impl Fn(&mut Random) -> Vec<u8>, mut read: impl FnMut(&[u8]) -> bool) -> u64 {
     type Now = Option<(Instant, u64, Vec<u8>)>;
     // A reader may catch panics of what it uses: nobody has to hear of those.

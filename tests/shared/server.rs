@@ -93,7 +93,8 @@ pub fn spoken(pieces: &[(&str, f64)], finish: &str) -> Value {
     serde_json::json!({ "choices": [{ "message": message, "finish_reason": finish, "logprobs": { "content": content } }] })
 }
 
-/// A reply of `completions` that echoes the prompt, a token a character with the log-probability that `of` gives it, and one token more.
+/// A reply of `completions` that echoes the prompt, a token a character with the log-probability that `of` gives it,
+/// and one token more.
 pub fn echoed(asked: &Value, of: impl Fn(char) -> f64) -> Value {
     let prompt: Vec<char> = asked["prompt"].as_str().unwrap_or_default().chars().collect();
     let mut tokens: Vec<String> = prompt.iter().map(char::to_string).collect();

@@ -33,8 +33,8 @@ impl RowStatus {
     }
 }
 
-/// One entry a row: `advantage = (value - baseline) / scale`, all in the unit of the rewards, except an advantage that was divided by a
-/// deviation: it has no unit.
+/// One entry a row: `advantage = (value - baseline) / scale`, all in the unit of the rewards, except an advantage that
+/// was divided by a deviation: it has no unit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advantages {
     /// The compared value.
@@ -137,7 +137,8 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
     result
 }
 
-/// A running mean after an iteration: decay * before + (1 - decay) * mean, and as before where the iteration has no value.
+/// A running mean after an iteration: decay * before + (1 - decay) * mean, and as before where the iteration has no
+/// value.
 fn running(before: f64, sums: &Sums, decay: f64) -> f64 {
     if sums.members() == 0 {
         before

@@ -16,8 +16,8 @@ pub struct Similar {
     /// The least ratio of two texts that are alike: above 0, and 1 means equal. Default: 0.95.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub at_least: f64,
-    /// difflib's rule for texts of 200 characters and more: no match begins with a character that makes up more than 1% (and one) of the
-    /// group's first text. GiGPO's code has it on. Default: true.
+    /// difflib's rule for texts of 200 characters and more: no match begins with a character that makes up more than 1%
+    /// (and one) of the group's first text. GiGPO's code has it on. Default: true.
     pub autojunk: bool,
 }
 
@@ -29,10 +29,11 @@ impl Default for Similar {
 
 /// The founder of each row's group, as its row.
 ///
-/// Within the rows of one id, a row joins the first group, in order of founding, whose founder's text is similar to its own at `at_least`
-/// (0 to 1) or more; where there is none it founds one. This is an option of GiGPO's released code (`build_step_group` with
-/// `enable_similarity`, at 0.95) and the rule of SLEA-RL's clusters (Eq. 1, at 0.85). Only founders are compared with, so two rows of a
-/// group can be less alike than `at_least`, and the order of the rows matters: sort them by name.
+/// Within the rows of one id, a row joins the first group, in order of founding, whose founder's text is similar to its
+/// own at `at_least` (0 to 1) or more; where there is none it founds one. This is an option of GiGPO's released code
+/// (`build_step_group` with `enable_similarity`, at 0.95) and the rule of SLEA-RL's clusters (Eq. 1, at 0.85). Only
+/// founders are compared with, so two rows of a group can be less alike than `at_least`, and the order of the rows
+/// matters: sort them by name.
 ///
 /// Similar is Python's `difflib.SequenceMatcher(None, row, founder, autojunk).ratio()`, exactly, with the row first and
 /// the founder second as in that code. Equal texts are compared once: their ratio is 1, and what one of them did the

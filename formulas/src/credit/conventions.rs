@@ -1,4 +1,5 @@
-//! The conventions on which published methods and their code differ, each a type of its own. The defaults are GRPO as published.
+//! The conventions on which published methods and their code differ, each a type of its own. The defaults are GRPO as
+//! published.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,8 @@ pub enum Boundary {
     /// gamma_attempt once for each attempt on the way, wherever in its own attempt the turn stands (LaMer, Eq. 4).
     #[default]
     Paper,
-    /// Also gamma for each turn that is left in the turn's own attempt: one pass from the end, in LaMer's released code.
+    /// Also gamma for each turn that is left in the turn's own attempt: one pass from the end, in LaMer's released
+    /// code.
     Code,
 }
 
@@ -23,11 +25,13 @@ pub enum Baseline {
     Mean,
     /// The mean of the others in the group (RLOO: Ahmadian et al. 2024).
     LeaveOneOut,
-    /// The second best value from the best of the group, and from each other one its own value: only the best has an advantage, best less
-    /// second best (Tang et al. 2025, arXiv 2503.19595; verl's grpo_passk). Of two that are equally good neither has one.
+    /// The second best value from the best of the group, and from each other one its own value: only the best has an
+    /// advantage, best less second best (Tang et al. 2025, arXiv 2503.19595; verl's grpo_passk). Of two that are
+    /// equally good neither has one.
     SecondBest,
-    /// A running mean of the group's values over iterations, which begins at 0: running = decay * running + (1 - decay) * mean (RAE of SPIRAL, arXiv
-    /// 2506.24119). Group by a column that lasts, such as `[type]`; nothing else is compared, so `scale: none`. Makes the column `running`.
+    /// A running mean of the group's values over iterations, which begins at 0: running = decay * running + (1 - decay) *
+    /// mean (RAE of SPIRAL, arXiv 2506.24119). Group by a column that lasts, such as `[type]`; nothing else is
+    /// compared, so `scale: none`. Makes the column `running`.
     Ema,
     /// Nothing (REINFORCE).
     None,
@@ -40,7 +44,8 @@ impl Baseline {
     }
 }
 
-/// Which running mean `baseline: ema` subtracts. An iteration's values change it once, by their mean; SPIRAL and prime-rl go trajectory by trajectory.
+/// Which running mean `baseline: ema` subtracts. An iteration's values change it once, by their mean; SPIRAL and
+/// prime-rl go trajectory by trajectory.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Ema {
@@ -58,8 +63,8 @@ pub enum Scale {
     /// The group's standard deviation, kept above 0 by eps (GRPO; EAPO, Eq. 14).
     #[default]
     Std,
-    /// The group's mean, kept above 0 by eps (MaxRL, arXiv 2602.02710: for returns of 0 and 1 the share that was won, so that rare wins weigh more). For
-    /// returns that are below 0 it means nothing, and there nothing is divided.
+    /// The group's mean, kept above 0 by eps (MaxRL, arXiv 2602.02710: for returns of 0 and 1 the share that was won,
+    /// so that rare wins weigh more). For returns that are below 0 it means nothing, and there nothing is divided.
     Mean,
     /// One (Dr.GRPO: Liu et al. 2025; GiGPO's variant without std).
     None,
@@ -78,8 +83,8 @@ pub enum EpsIn {
     VarianceFloor,
 }
 
-/// How a row is treated that has no other row to compare with: its group is one row, or the rows of one trajectory. (With neither baseline
-/// nor scale nothing is compared, and nothing special happens.)
+/// How a row is treated that has no other row to compare with: its group is one row, or the rows of one trajectory.
+/// (With neither baseline nor scale nothing is compared, and nothing special happens.)
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Singleton {
@@ -92,12 +97,13 @@ pub enum Singleton {
     Drop,
 }
 
-/// How a group of two or more is treated when all its values are equal, so that a comparison says nothing. Values are equal that differ by
-/// no more than rounding: by a millionth of the largest reward or value of the group.
+/// How a group of two or more is treated when all its values are equal, so that a comparison says nothing. Values are
+/// equal that differ by no more than rounding: by a millionth of the largest reward or value of the group.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Equal {
-    /// It is trained on: with a baseline its advantages are 0, and only a divergence from the reference moves the weights.
+    /// It is trained on: with a baseline its advantages are 0, and only a divergence from the reference moves the
+    /// weights.
     #[default]
     Keep,
     /// Its rows aren't trained on (DAPO: Yu et al. 2025, section 3.2); `used` says dropped_equal_rewards.
@@ -106,13 +112,15 @@ pub enum Equal {
 
 /// How often a row counts in the statistics of its group.
 ///
-/// A step_return, a cross_episode_return, a reward or an advantage belongs to one turn, and counts once with `trajectory`
-/// as with `turn`: the papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5): a trajectory that returns to a state is
-/// in the set more than once. A trajectory is one attempt; a reflection is one by itself.
+/// A step_return, a cross_episode_return, a reward or an advantage belongs to one turn, and counts once with
+/// `trajectory` as with `turn`: the papers' groups are sets of transitions (EAPO, Eq. 13; SLEA-RL, above Eq. 5): a
+/// trajectory that returns to a state is in the set more than once. A trajectory is one attempt; a reflection is one by
+/// itself.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// An episode's return once a trajectory, as published. (With after_return, its rows can differ: their mean counts.)
+    /// An episode's return once a trajectory, as published. (With after_return, its rows can differ: their mean
+    /// counts.)
     #[default]
     Trajectory,
     /// Once a turn, as in GiGPO's released code, so that long trajectories weigh more.

@@ -1,4 +1,5 @@
-//! Where in its trajectory a turn stands: how often its state had been visited before, and by which states it was come to.
+//! Where in its trajectory a turn stands: how often its state had been visited before, and by which states it was come
+//! to.
 
 use crate::seed::mix;
 use crate::stats::Groups;
@@ -32,8 +33,9 @@ pub fn visitation_depth(states: &[u64], episodes: &[Range<usize>]) -> Vec<u32> {
     depths
 }
 
-/// A hash of the states before each turn's own, at most `last` of them and none of another trajectory, in their order (HGPO, arXiv 2602.22817: the
-/// context of a turn; of one near the beginning it is shorter). Turns that are their trajectory's first have the same.
+/// A hash of the states before each turn's own, at most `last` of them and none of another trajectory, in their order
+/// (HGPO, arXiv 2602.22817: the context of a turn; of one near the beginning it is shorter). Turns that are their
+/// trajectory's first have the same.
 pub fn histories(states: &[u64], episodes: &[Range<usize>], last: usize) -> Vec<u64> {
     let mut histories = vec![0; states.len()];
     for episode in episodes {

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-/// The trajectories as ranges of rows: an attempt each, and each reflection for itself. Rows are sorted by name, so those of one
-/// trajectory follow one another; `same_as_previous(i)` says whether row `i` belongs to the trajectory of row `i - 1` (never asked
-/// of row 0).
+/// The trajectories as ranges of rows: an attempt each, and each reflection for itself. Rows are sorted by name, so
+/// those of one trajectory follow one another; `same_as_previous(i)` says whether row `i` belongs to the trajectory of
+/// row `i - 1` (never asked of row 0).
 pub fn episodes(same_as_previous: impl Fn(usize) -> bool, rows: usize) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut start = 0;

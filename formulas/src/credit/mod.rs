@@ -2,8 +2,8 @@
 //!
 //! Two stages, because they need different rows on hand:
 //!
-//! 1. with whole trajectories, [`values`] turns rewards into the number a row is compared by, by the estimator that `of` names (THE
-//!    table is in `estimator`), and [`visitation_depth`] says how often its state was seen before;
+//! 1. with whole trajectories, [`values`] turns rewards into the number a row is compared by, by the estimator that
+//!    `of` names (THE table is in `estimator`), and [`visitation_depth`] says how often its state was seen before;
 //! 2. with whole groups, [`advantages`] compares those numbers.
 //!
 //! Rows are sorted by their names before either, so every sum runs in one order and the bits don't depend on

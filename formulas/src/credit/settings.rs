@@ -1,5 +1,5 @@
-//! What can be said of an advantage, in one struct: the estimator, the conventions on which published methods and their code differ, each
-//! a field, and a preset for all of them in one word. The defaults are GRPO as published.
+//! What can be said of an advantage, in one struct: the estimator, the conventions on which published methods and their
+//! code differ, each a field, and a preset for all of them in one word. The defaults are GRPO as published.
 
 use super::conventions::{Baseline, Boundary, Ema, EpsIn, Equal, Penalty, Scale, Singleton, Unit};
 use super::estimator::{Discounts, EstimatorName};
@@ -16,16 +16,18 @@ pub struct AdvantageSettings {
     pub preset: Preset,
     /// The value of a row. Default: episode_return.
     pub of: EstimatorName,
-    /// The discount of step_return, tree_return, cross_episode_return, gae and iql from one turn to the next, of token_gae and token_return from one token to the next, from 0 to 1.
-    /// Default: 1.
+    /// The discount of step_return, tree_return, cross_episode_return, gae and iql from one turn to the next, of
+    /// token_gae and token_return from one token to the next, from 0 to 1. Default: 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
-    /// The discount of cross_episode_return from one attempt at a task to the next, from 0 to 1. Default: 0.6 (LaMer, section 5.1).
+    /// The discount of cross_episode_return from one attempt at a task to the next, from 0 to 1. Default: 0.6 (LaMer,
+    /// section 5.1).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma_attempt: f64,
     /// How cross_episode_return goes from one attempt to the one before it. Default: paper.
     pub boundary: Boundary,
-    /// How far gae and token_gae look past the critic: 0 one step, 1 to the end. Default: 0.95 (PPO, Schulman et al. 2017, Table 3; verl: 1).
+    /// How far gae and token_gae look past the critic: 0 one step, 1 to the end. Default: 0.95 (PPO, Schulman et al.
+    /// 2017, Table 3; verl: 1).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
     /// The baseline that is subtracted. Default: mean.
@@ -37,7 +39,8 @@ pub struct AdvantageSettings {
     pub ema: Ema,
     /// What the difference is divided by. Default: std.
     pub scale: Scale,
-    /// The standard deviation divides by n - ddof: 1 for the sample's (papers and PyTorch), 0 for the population's (NumPy). Default: 1.
+    /// The standard deviation divides by n - ddof: 1 for the sample's (papers and PyTorch), 0 for the population's
+    /// (NumPy). Default: 1.
     #[schemars(range(min = 0, max = 1))]
     pub ddof: u8,
     /// A constant that keeps the divisor away from 0; where it is 0 all the same, nothing is divided. Default: 1e-6.
@@ -84,8 +87,8 @@ impl Default for AdvantageSettings {
 }
 
 impl AdvantageSettings {
-    /// Resolves the preset: each field as the settings give it, else as the preset has it, else its default. Fails as deserializing the
-    /// settings does.
+    /// Resolves the preset: each field as the settings give it, else as the preset has it, else its default. Fails as
+    /// deserializing the settings does.
     pub fn resolve(settings: &Value) -> Result<AdvantageSettings, Error> {
         let settings = if settings.is_null() { json!({}) } else { settings.clone() };
         let AdvantageSettings { of, preset, .. } = serde_json::from_value(settings.clone())?;
@@ -115,14 +118,15 @@ pub enum Preset {
     Paper,
     /// The released code's. For returns and rewards that of GiGPO (verl-agent, whose GRPO for agents is the same with
     /// episodes alone): unit: turn, invalid_penalty: 0.1, penalty: after_return, and singleton: raw for an
-    /// episode_return but zero for the others. For a cross_episode_return that of LaMer: boundary: code, unit: turn, and no
-    /// penalty (its code takes the penalty from the episode's part alone). For an advantage, for gae, token_gae and token_return verl's whitening: unit: token, eps: 1e-8,
-    /// eps_in: variance; for the gaes also lambda: 1. Everything else as published.
+    /// episode_return but zero for the others. For a cross_episode_return that of LaMer: boundary: code, unit: turn,
+    /// and no penalty (its code takes the penalty from the episode's part alone). For an advantage, for gae, token_gae
+    /// and token_return verl's whitening: unit: token, eps: 1e-8, eps_in: variance; for the gaes also lambda: 1.
+    /// Everything else as published.
     Code,
 }
 
-/// That settings stand only where something reads them: what turns rewards into values has no place beside an estimator that reads
-/// none, nor has a setting of one estimator beside another.
+/// That settings stand only where something reads them: what turns rewards into values has no place beside an estimator
+/// that reads none, nor has a setting of one estimator beside another.
 fn only_where_read() -> Value {
     let of = |name: &str| json!({ "properties": { "of": { "const": name } }, "required": ["of"] });
     let none =

@@ -113,8 +113,8 @@ impl Reference {
         matched
     }
 
-    /// The longest block within these parts: where it begins in `a` and here, and its length. `live` are the places in `a` of characters
-    /// that stand here too.
+    /// The longest block within these parts: where it begins in `a` and here, and its length. `live` are the places in
+    /// `a` of characters that stand here too.
     fn longest(&self, a: &[u32], live: &[usize], in_a: Range<usize>, in_b: Range<usize>) -> (usize, usize, usize) {
         let (mut best_i, mut best_j, mut best) = (in_a.start, in_b.start, 0);
         // Only a run that has room to be longer than the best one is looked at, so a long block ends the search early.
@@ -144,7 +144,8 @@ impl Reference {
                 }
             }
         }
-        // Now that it is chosen it grows into popular characters too. If none was found, what both parts begin with counts.
+        // Now that it is chosen it grows into popular characters too. If none was found, what both parts begin with
+        // counts.
         let before = a[in_a.start..best_i].iter().rev().zip(self.text[in_b.start..best_j].iter().rev());
         let before = before.take_while(|(x, y)| x == y).count();
         let after = a[best_i + best..in_a.end].iter().zip(&self.text[best_j + best..in_b.end]);

@@ -13,7 +13,8 @@ pub struct Admission {
     #[serde(default = "capacity")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub capacity: usize,
-    /// The capacity for entries of a kind where it is another, as in `{ warning: 50 }`. A kind and level has its own places in a bucket.
+    /// The capacity for entries of a kind where it is another, as in `{ warning: 50 }`. A kind and level has its own
+    /// places in a bucket.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub capacities: BTreeMap<String, usize>,
     /// Which entry is evicted when a bucket is full.
@@ -84,8 +85,8 @@ pub enum Duplicates {
     Keep,
 }
 
-/// Where an entry stands in its bucket: the lesser, the better. The score (all bits reversed, so that the greatest comes first) and then
-/// its age, or its age alone.
+/// Where an entry stands in its bucket: the lesser, the better. The score (all bits reversed, so that the greatest
+/// comes first) and then its age, or its age alone.
 pub type Rank = (u32, u64);
 
 fn capacity() -> usize {
@@ -108,8 +109,8 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// Of an iteration's candidates, sorted by their sources, the candidates that compete with `library` for places: each that neither
-    /// repeats nor resembles an entry of its bucket, or a candidate before it that contends.
+    /// Of an iteration's candidates, sorted by their sources, the candidates that compete with `library` for places:
+    /// each that neither repeats nor resembles an entry of its bucket, or a candidate before it that contends.
     pub fn contenders(&self, library: &Library, candidates: Vec<Entry>) -> Vec<Entry> {
         let mut fresh = Library::new();
         for candidate in candidates {
@@ -204,7 +205,8 @@ mod tests {
         assert_eq!(["strategy", "warning", ""].map(|kind| admission.places(kind)), [100, 50, 100]);
     }
 
-    /// SLEA-RL: novelty of 0.85 against the zone. difflib.SequenceMatcher(None, "look first", "look fast").ratio() is 16/19.
+    /// SLEA-RL: novelty of 0.85 against the zone. difflib.SequenceMatcher(None, "look first", "look fast").ratio() is
+    /// 16/19.
     #[test]
     fn what_is_new_is_new_to_its_kind() {
         let there = || {

@@ -3,9 +3,9 @@
 use super::Entry;
 use crate::prototypes::{Cosine, Prototypes};
 
-/// The clusters of a memory, in order of founding. The prototype of one is the key of its first entry: among entries of the earliest
-/// iteration, the one with the first row. So the clusters of a memory follow from its changes, and a cluster whose entries have all left is
-/// still one.
+/// The clusters of a memory, in order of founding. The prototype of one is the key of its first entry: among entries of
+/// the earliest iteration, the one with the first row. So the clusters of a memory follow from its changes, and a
+/// cluster whose entries have all left is still one.
 #[derive(Clone, Debug)]
 pub struct Clusters {
     prototypes: Prototypes<Cosine>,
@@ -27,8 +27,8 @@ impl Clusters {
         self.prototypes.first(0, point)
     }
 
-    /// Gives candidates, in their order, the buckets of their clusters. One that belongs to none founds one, in the bucket of its own id,
-    /// for those after it; whether that lasts follows from which of them get a place.
+    /// Gives candidates, in their order, the buckets of their clusters. One that belongs to none founds one, in the
+    /// bucket of its own id, for those after it; whether that lasts follows from which of them get a place.
     pub fn assign(&self, candidates: &mut [Entry]) {
         let mut later = Prototypes::new(*self.prototypes.likeness());
         for entry in candidates {

@@ -17,8 +17,8 @@ impl Distinct {
         Distinct { states: Prototypes::new(Cosine { at_least }), counts: BTreeMap::new() }
     }
 
-    /// Counts a state: the distinct one that it is like (itself, as `id`, where there is none), how many were like that one with this, and
-    /// whether it is new. How many there are once others were counted is [`Distinct::count`].
+    /// Counts a state: the distinct one that it is like (itself, as `id`, where there is none), how many were like that
+    /// one with this, and whether it is new. How many there are once others were counted is [`Distinct::count`].
     pub fn visit(&mut self, bucket: u64, id: u64, point: &[f32]) -> (u64, u32, bool) {
         let (like, new) = self.states.join(bucket, id, point);
         let count = self.counts.entry((bucket, like)).or_default();
@@ -39,7 +39,8 @@ impl Distinct {
     }
 }
 
-/// A point for keys that are compared as they are: two are alike only where they are equal, except for one pair in 2^31.
+/// A point for keys that are compared as they are: two are alike only where they are equal, except for one pair in
+/// 2^31.
 pub fn exactly(key: &str) -> Vec<f32> {
     // Two unit vectors in 64 dimensions, one sign a bit of a hash: equal keys have a cosine of 1, others at most 62/64.
     let hash = crate::seed::text(key);

@@ -45,7 +45,8 @@ impl Entry {
         }
     }
 
-    /// The id of an entry that comes from this row: of its first one a hash of the row's name, of the others of their number as well.
+    /// The id of an entry that comes from this row: of its first one a hash of the row's name, of the others of their
+    /// number as well.
     pub fn id_of(source: &Name, ordinal: u32) -> u64 {
         let place = [source.iteration, u64::from(source.sample) << 32 | u64::from(source.attempt), u64::from(source.turn)];
         let name = place.into_iter().fold(seed::text(&source.task), seed::mix);
@@ -68,7 +69,8 @@ pub struct Change {
     pub entry: Entry,
 }
 
-/// The columns of a change's row. With `source` as the iteration, `task` to `phase` name the row that the entry came from.
+/// The columns of a change's row. With `source` as the iteration, `task` to `phase` name the row that the entry came
+/// from.
 pub const COLUMNS: &[&str] = &[
     "iteration",
     "task",

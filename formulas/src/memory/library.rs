@@ -4,8 +4,8 @@ use super::{Change, Entry};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A memory as it stands, by bucket. It is brought up to date from changes: new entries are put in, removed ones are taken out, and a
-/// repeated change makes no difference.
+/// A memory as it stands, by bucket. It is brought up to date from changes: new entries are put in, removed ones are
+/// taken out, and a repeated change makes no difference.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     buckets: BTreeMap<u64, Bucket>,
@@ -21,7 +21,8 @@ pub(super) struct Bucket {
     pub points: Vec<f32>,
     /// Numbers a point; 0 where keys are compared as they are.
     pub width: usize,
-    /// The kinds that entries have had, and for each entry which of them is its own: numbers are compared faster than texts.
+    /// The kinds that entries have had, and for each entry which of them is its own: numbers are compared faster than
+    /// texts.
     kinds: Vec<String>,
     pub kind: Vec<usize>,
     at: FxHashMap<u64, usize>,

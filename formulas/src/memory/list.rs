@@ -1,7 +1,8 @@
-//! A text that lists several entries, a line each: what a policy writes when it is asked for strategies and warnings (SLEA-RL, section 3.2).
+//! A text that lists several entries, a line each: what a policy writes when it is asked for strategies and warnings
+//! (SLEA-RL, section 3.2).
 //!
-//! A line is `- strategy/principle: look into every drawer`: a bullet or a number, which may be left out, then the kind and, behind a `/`, the
-//! level of the entry, as far as the list knows kinds and levels, then a colon and the text.
+//! A line is `- strategy/principle: look into every drawer`: a bullet or a number, which may be left out, then the kind
+//! and, behind a `/`, the level of the entry, as far as the list knows kinds and levels, then a colon and the text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Which episodes of an iteration are worth extracting from: the best of the good ones and the worst of the others (SLEA-RL, section 3.4:
-//! outcome partitioning and selective extraction).
+//! Which episodes of an iteration are worth extracting from: the best of the good ones and the worst of the others
+//! (SLEA-RL, section 3.4: outcome partitioning and selective extraction).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 /// Which episodes something is extracted from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcomes {
-    /// An episode came out well whose score is above this; above the median of the iteration's scores when left out (SLEA-RL).
+    /// An episode came out well whose score is above this; above the median of the iteration's scores when left out
+    /// (SLEA-RL).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f32>,
     /// How many of the episodes that came out well count: those with the highest scores.
@@ -20,8 +21,8 @@ pub struct Outcomes {
     #[serde(default = "five")]
     #[schemars(range(max = 10_000))]
     pub worst: usize,
-    /// Among which episodes scores are ranked. Where what an episode can earn depends on its task, `task` keeps the tasks that pay most from
-    /// supplying all entries.
+    /// Among which episodes scores are ranked. Where what an episode can earn depends on its task, `task` keeps the
+    /// tasks that pay most from supplying all entries.
     #[serde(default)]
     pub rank: RankIn,
 }
@@ -42,7 +43,8 @@ pub enum RankIn {
 pub struct Ranked<'a> {
     pub task: &'a str,
     pub score: f32,
-    /// Decides between equals: the smaller comes first. A hash of the run's seed and the episode's name, so that no task is preferred.
+    /// Decides between equals: the smaller comes first. A hash of the run's seed and the episode's name, so that no
+    /// task is preferred.
     pub draw: u64,
 }
 
@@ -51,8 +53,8 @@ fn five() -> usize {
 }
 
 impl Outcomes {
-    /// The episodes that came out well, the best one first, and the others, the worst one first, by their places in `episodes`; of equals the
-    /// one with the smaller draw. A score that is no number belongs to neither.
+    /// The episodes that came out well, the best one first, and the others, the worst one first, by their places in
+    /// `episodes`; of equals the one with the smaller draw. A score that is no number belongs to neither.
     ///
     /// ```
     /// use flow::memory::{Outcomes, RankIn, Ranked};
@@ -136,8 +138,8 @@ mod tests {
         assert_eq!(of(&won, &[1.0, 1.0, 1.0, 0.0]), (vec![0, 1, 2], vec![]));
     }
 
-    /// Sixteen boards of eight games each, all won: the first board's games pay most. Ranked among all, the five best are the first board's;
-    /// ranked by task, they are of five boards, which the draws choose.
+    /// Sixteen boards of eight games each, all won: the first board's games pay most. Ranked among all, the five best
+    /// are the first board's; ranked by task, they are of five boards, which the draws choose.
     #[test]
     fn ranked_within_a_task_no_task_supplies_all_entries() {
         let names: Vec<String> = (0..16).map(|board| format!("board-{board:02}")).collect();

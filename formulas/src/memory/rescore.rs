@@ -1,4 +1,5 @@
-//! Scores that move: what an entry was worth to the episodes that retrieved it (MemRL's utility: Q <- Q + rate * (r - Q)).
+//! Scores that move: what an entry was worth to the episodes that retrieved it (MemRL's utility: Q <- Q + rate * (r -
+//! Q)).
 
 use crate::row::{self, Name, RowError};
 use arrow::array::RecordBatch;
@@ -10,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rescore {
-    /// The step of a score in an iteration, towards the mean outcome of the episodes that retrieved the entry: 1 takes the mean itself.
+    /// The step of a score in an iteration, towards the mean outcome of the episodes that retrieved the entry: 1 takes
+    /// the mean itself.
     #[serde(default = "rate")]
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub rate: f32,
@@ -35,8 +37,8 @@ impl Rescore {
         score + self.rate * (mean - score)
     }
 
-    /// By group and entry, the mean outcome of the episodes that retrieved it, each episode counted once, in the order of their names.
-    /// `group` is that of a task's episodes: means of different groups are kept apart.
+    /// By group and entry, the mean outcome of the episodes that retrieved it, each episode counted once, in the order
+    /// of their names. `group` is that of a task's episodes: means of different groups are kept apart.
     ///
     /// # Errors
     /// If a column is missing or isn't of its type.
@@ -70,8 +72,8 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
     use std::sync::Arc;
 
-    /// Two episodes of task `a`: one retrieves entry 5 twice and ends with 1, one retrieves 5 and 6 and ends with 0. One of `b`, which
-    /// retrieves 5, ends with 2.
+    /// Two episodes of task `a`: one retrieves entry 5 twice and ends with 1, one retrieves 5 and 6 and ends with 0.
+    /// One of `b`, which retrieves 5, ends with 2.
     #[test]
     fn an_entry_is_worth_the_mean_of_the_episodes_that_retrieved_it() {
         let mut retrieved = ListBuilder::new(UInt64Builder::new()).with_field(Field::new("item", DataType::UInt64, false));

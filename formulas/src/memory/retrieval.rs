@@ -82,7 +82,8 @@ impl Default for Retrieval {
 }
 
 impl Retrieval {
-    /// The entries of `library` that are retrieved, each with its cosine (0 unless by similarity), the first ones first.
+    /// The entries of `library` that are retrieved, each with its cosine (0 unless by similarity), the first ones
+    /// first.
     pub fn find<'a>(&self, library: &'a Library, lookup: &Lookup) -> Vec<(&'a Entry, f32)> {
         let mut entries: Vec<(&Entry, f32)> = Vec::new();
         let among = |entry: &Entry| lookup.among.is_none_or(|among| among.contains(&entry.id));

@@ -1,14 +1,15 @@
-//! A text as a point, at the price of reading it: hashed words. No model, no vocabulary, the same bits on every machine of a kind.
+//! A text as a point, at the price of reading it: hashed words. No model, no vocabulary, the same bits on every machine
+//! of a kind.
 
 use crate::seed::{mix, text};
 
 /// How many numbers a point has: as many as all-MiniLM-L6-v2 gives.
 pub const WIDTH: usize = 384;
 
-/// The point of a text on the unit sphere, `[WIDTH]`: each word and each pair of neighbours adds 1 or -1 to one of the numbers, both by a
-/// hash (feature hashing: Weinberger et al. 2009, Eq. 1), and the sum is scaled to length 1. A word is a run of letters and digits in
-/// lower case, or any other character that isn't space. The cosine of two texts is the dot product of their points; a text without a word
-/// is 0, which is like nothing.
+/// The point of a text on the unit sphere, `[WIDTH]`: each word and each pair of neighbours adds 1 or -1 to one of the
+/// numbers, both by a hash (feature hashing: Weinberger et al. 2009, Eq. 1), and the sum is scaled to length 1. A word
+/// is a run of letters and digits in lower case, or any other character that isn't space. The cosine of two texts is
+/// the dot product of their points; a text without a word is 0, which is like nothing.
 pub fn words(of: &str) -> Vec<f32> {
     let mut point = vec![0f32; WIDTH];
     let mut add = |hash: u64| point[(hash % WIDTH as u64) as usize] += if hash >> 63 == 0 { 1.0 } else { -1.0 };

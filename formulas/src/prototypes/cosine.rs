@@ -50,7 +50,8 @@ pub fn reaches(cosine: f32, at_least: f32) -> bool {
     cosine >= at_least - ROUNDING
 }
 
-/// Sums beside each other: one compiles to a vector or several, and the order of additions is the same in vectors of any width.
+/// Sums beside each other: one compiles to a vector or several, and the order of additions is the same in vectors of
+/// any width.
 const LANES: usize = 16;
 /// Dot products beside each other: each waits for its own sums alone.
 const BESIDE: usize = 4;
@@ -68,7 +69,8 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// The dot product of a point with each of several, to the bit what [`dot`] gives, in two thirds of the time. 0 for one of another width.
+/// The dot product of a point with each of several, to the bit what [`dot`] gives, in two thirds of the time. 0 for one
+/// of another width.
 pub fn dots(point: &[f32], others: &[&[f32]]) -> Vec<f32> {
     let mut dots = Vec::with_capacity(others.len());
     for some in others.chunks(BESIDE) {
@@ -90,8 +92,9 @@ fn some_dots(point: &[f32], others: &[&[f32]]) -> [f32; BESIDE] {
 
 type Sums = [[f32; LANES]; BESIDE];
 
-/// The sums, each lane's products added in their order, by the widest vectors that the processor has; then the lanes in theirs, and what is
-/// left over. A product is rounded before it is added whatever the vectors are, so the bits are the same.
+/// The sums, each lane's products added in their order, by the widest vectors that the processor has; then the lanes in
+/// theirs, and what is left over. A product is rounded before it is added whatever the vectors are, so the bits are the
+/// same.
 fn beside(point: &[f32], others: [&[f32]; BESIDE]) -> [f32; BESIDE] {
     let mut sums: Sums = [[0.0; LANES]; BESIDE];
     add_products(point, others, &mut sums);
@@ -120,7 +123,8 @@ fn add_products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
 
 #[inline(always)]
 fn products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
-    // Written out, so that the compiler holds all sums in registers: as a loop over the four it takes five times as long.
+    // Written out, so that the compiler holds all sums in registers: as a loop over the four it takes five times as
+    // long.
     let [a, b, c, d] = others.map(|other| other.as_chunks::<LANES>().0);
     let mut own: Sums = [[0.0; LANES]; BESIDE];
     for ((((x, a), b), c), d) in point.as_chunks::<LANES>().0.iter().zip(a).zip(b).zip(c).zip(d) {
@@ -134,7 +138,8 @@ fn products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
     *sums = own;
 }
 
-/// Each one's lanes in their order. A function of its own: together with the products, the compiler makes vectors of neither.
+/// Each one's lanes in their order. A function of its own: together with the products, the compiler makes vectors of
+/// neither.
 #[inline(never)]
 #[allow(clippy::needless_range_loop)] // lane by lane, four beside each other: a vector of four
 fn add_lanes(sums: &Sums) -> [f32; BESIDE] {

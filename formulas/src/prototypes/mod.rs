@@ -1,9 +1,10 @@
-//! Prototypes: a key joins the first one that it is like, else it founds one of its own (leader clustering; SLEA-RL, section 3.2: "assign it to an
-//! existing cluster or create a new one"). The one definition of it: what clusters observations, counts distinct states, shares out the
-//! entries of a memory and splits groups of credit asks here, each with its own [`Likeness`].
+//! Prototypes: a key joins the first one that it is like, else it founds one of its own (leader clustering; SLEA-RL,
+//! section 3.2: "assign it to an existing cluster or create a new one"). The one definition of it: what clusters
+//! observations, counts distinct states, shares out the entries of a memory and splits groups of credit asks here, each
+//! with its own [`Likeness`].
 //!
-//! Only prototypes are compared with, so two members can be less alike than the threshold, and the order of the keys matters: callers pass
-//! them in the order of their rows' names, so the clusters are the same on any number of workers.
+//! Only prototypes are compared with, so two members can be less alike than the threshold, and the order of the keys
+//! matters: callers pass them in the order of their rows' names, so the clusters are the same on any number of workers.
 
 mod cosine;
 mod ratio;

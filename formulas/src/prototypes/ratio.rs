@@ -37,8 +37,8 @@ impl Likeness for Ratio {
         Reference::new(key.characters.clone(), key.counts.len(), self.autojunk)
     }
 
-    /// What is skipped couldn't have changed the answer: texts whose lengths differ too much, and texts with too few characters in common,
-    /// in any order.
+    /// What is skipped couldn't have changed the answer: texts whose lengths differ too much, and texts with too few
+    /// characters in common, in any order.
     fn alike(&self, key: &ComparedText, prototype: &Reference) -> bool {
         let matching = wanted(self.at_least, key.characters.len() + prototype.len());
         key.characters.len().min(prototype.len()) >= matching

@@ -31,7 +31,8 @@ pub enum Cell {
     F32List(Vec<f64>),
 }
 
-/// Why a value can't stand in a column. Reads on after the column's name: `` `reward` must be a number, found a list ``.
+/// Why a value can't stand in a column. Reads on after the column's name: `` `reward` must be a number, found a list
+/// ``.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CellError {
     /// It is of another kind, or out of range.
@@ -98,8 +99,8 @@ impl Cell {
         })
     }
 
-    /// Whether `got` equals the expected value. A float may be off by `tolerance`, or, where more than 1 is expected, by `tolerance` times
-    /// that; the nearest `f32` always agrees. Everything else must be equal.
+    /// Whether `got` equals the expected value. A float may be off by `tolerance`, or, where more than 1 is expected,
+    /// by `tolerance` times that; the nearest `f32` always agrees. Everything else must be equal.
     pub fn agrees(&self, got: &Cell, tolerance: f64) -> bool {
         let near = |e: f64, g: f64| e as f32 == g as f32 || (g - e).abs() <= tolerance * e.abs().max(1.0);
         match (self, got) {

@@ -4,8 +4,8 @@ use crate::seed::{mix, text};
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Float32Type, UInt32Type, UInt64Type};
 
-/// A hash of each row's values in `columns`, in their order: the same on every machine, so a group has one id everywhere. A column that
-/// isn't there is passed over; one of a type that no key has (a list) counts as 0.
+/// A hash of each row's values in `columns`, in their order: the same on every machine, so a group has one id
+/// everywhere. A column that isn't there is passed over; one of a type that no key has (a list) counts as 0.
 pub fn keys<C: AsRef<str>>(rows: &RecordBatch, columns: &[C]) -> Vec<u64> {
     let mut keys = vec![0u64; rows.num_rows()];
     for array in columns.iter().filter_map(|name| rows.column_by_name(name.as_ref())) {

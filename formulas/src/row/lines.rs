@@ -1,5 +1,5 @@
-//! Rows as people write them: JSON lines. Each line is an object whose keys are columns, and may leave out columns with a default
-//! ([`default`]) or columns that no node needs.
+//! Rows as people write them: JSON lines. Each line is an object whose keys are columns, and may leave out columns with
+//! a default ([`default`]) or columns that no node needs.
 //!
 //! ```
 //! let rows = flow::row::lines::parse("rows.jsonl", r#"{"task": "a", "turn": 1, "reward": 0.5}"#).unwrap();
@@ -197,8 +197,9 @@ impl<'de> Deserialize<'de> for ObjectEntries {
     }
 }
 
-/// The rows as Arrow: the columns that name a row, columns of any line, and the columns in `needed` (column -> who needs it, in words).
-/// A missing column gets its default; a column without one is a mistake. None when there are no rows.
+/// The rows as Arrow: the columns that name a row, columns of any line, and the columns in `needed` (column -> who
+/// needs it, in words). A missing column gets its default; a column without one is a mistake. None when there are no
+/// rows.
 pub fn batch(file: &str, lines: &[Line], needed: &BTreeMap<String, String>) -> Result<Option<RecordBatch>, Mistakes> {
     let Some(first) = lines.first() else { return Ok(None) };
     let mut mistakes = Mistakes::default();

@@ -1,5 +1,6 @@
-//! Batches seen as one table, most often in the order of the rows' names, without moving a row: a reader gathers the columns that it
-//! reads, and what it makes is added to the batches as they came. All other columns stay where they are; batches share them.
+//! Batches seen as one table, most often in the order of the rows' names, without moving a row: a reader gathers the
+//! columns that it reads, and what it makes is added to the batches as they came. All other columns stay where they
+//! are; batches share them.
 
 use super::order::SortKeys;
 use super::RowError;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 /// Rows of several batches in one order. Row `i` of a view is row `i` of every column and list that it gives.
 pub struct View<'a> {
     batches: &'a [RecordBatch],
-    /// Where each row stands, as its batch and its place there; `None` where the batches, one after the other, are in order.
+    /// Where each row stands, as its batch and its place there; `None` where the batches, one after the other, are in
+    /// order.
     places: Option<Vec<(usize, usize)>>,
     rows: usize,
 }
@@ -24,8 +26,9 @@ impl<'a> View<'a> {
         (!batches.is_empty()).then_some(View { batches, places: None, rows })
     }
 
-    /// The rows in the order of their names ([`super::NAME`]; a column that the first batch lacks doesn't count): the form for every fold
-    /// over floats. `None` without a batch. Fails where another batch lacks one of them, or has it in another type.
+    /// The rows in the order of their names ([`super::NAME`]; a column that the first batch lacks doesn't count): the
+    /// form for every fold over floats. `None` without a batch. Fails where another batch lacks one of them, or has it
+    /// in another type.
     pub fn sorted(batches: &'a [RecordBatch]) -> Result<Option<View<'a>>, RowError> {
         let Some(mut view) = View::of(batches) else { return Ok(None) };
         let names = batches.iter().map(|batch| SortKeys::new(batch, &batches[0])).collect::<Result<Vec<_>, _>>()?;
@@ -68,7 +71,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// These columns as one batch in the view's order. Fails where one is missing; a name that stands twice counts once.
+    /// These columns as one batch in the view's order. Fails where one is missing; a name that stands twice counts
+    /// once.
     pub fn read<C: AsRef<str>>(&self, names: &[C]) -> Result<RecordBatch, RowError> {
         let mut fields: Vec<Field> = Vec::with_capacity(names.len());
         let mut columns = Vec::with_capacity(names.len());
@@ -100,8 +104,8 @@ impl<'a> View<'a> {
         Ok(Lists { lists, places: self.places.as_deref() })
     }
 
-    /// The batches as they came, each with its part of these columns, which are in the view's order and as long as it is. A column of the
-    /// same name is replaced.
+    /// The batches as they came, each with its part of these columns, which are in the view's order and as long as it
+    /// is. A column of the same name is replaced.
     pub fn with(&self, added: Vec<(&str, ArrayRef)>) -> Result<Vec<RecordBatch>, RowError> {
         let back = self.back();
         let mut first = 0;

@@ -1,4 +1,5 @@
-//! How well one number, such as the credit of a turn, agrees with another that was measured with an error, such as what the turn was worth.
+//! How well one number, such as the credit of a turn, agrees with another that was measured with an error, such as what
+//! the turn was worth.
 
 use super::Interval;
 use crate::seed::Random;
@@ -41,14 +42,15 @@ pub fn correlation(pairs: &[&Pair]) -> Option<f64> {
     (credit > 0.0 && worth > 0.0).then(|| both / (credit * worth).sqrt())
 }
 
-/// The slope of worth on credit by least squares: what is worth more by one unit of credit; none where the credit is constant.
+/// The slope of worth on credit by least squares: what is worth more by one unit of credit; none where the credit is
+/// constant.
 pub fn slope(pairs: &[&Pair]) -> Option<f64> {
     let (credit, _, both) = moments(pairs);
     (credit > 0.0).then(|| both / credit)
 }
 
-/// The correlation that the true worth itself would have with the measured one: the root of the share of the variance that isn't the
-/// measurement's own (Spearman 1904). None where nothing varies.
+/// The correlation that the true worth itself would have with the measured one: the root of the share of the variance
+/// that isn't the measurement's own (Spearman 1904). None where nothing varies.
 pub fn ceiling(pairs: &[&Pair]) -> Option<f64> {
     let noise = pairs.iter().map(|pair| pair.error.powi(2)).sum::<f64>() / pairs.len().max(1) as f64;
     let (_, worth, _) = moments(pairs);
@@ -70,8 +72,8 @@ pub fn mean_worth(pairs: &[&Pair]) -> Option<f64> {
 /// Resamples of [`clustered`]: enough for the second digit.
 const RESAMPLES: usize = 1000;
 
-/// A figure of the pairs with its interval of 95%, by the percentile bootstrap over clusters (Efron and Tibshirani 1993, section 13.3; clusters as
-/// a whole: Davison and Hinkley 1997, section 3.8). None where there is no such figure.
+/// A figure of the pairs with its interval of 95%, by the percentile bootstrap over clusters (Efron and Tibshirani
+/// 1993, section 13.3; clusters as a whole: Davison and Hinkley 1997, section 3.8). None where there is no such figure.
 pub fn clustered(pairs: &[Pair], figure: fn(&[&Pair]) -> Option<f64>, seed: u64) -> Option<Interval> {
     let value = figure(&pairs.iter().collect::<Vec<_>>())?;
     let mut clusters: BTreeMap<u64, Vec<&Pair>> = BTreeMap::new();
@@ -93,8 +95,8 @@ mod tests {
         Pair { cluster, credit, worth, error: 0.5 }
     }
 
-    /// Credits -1, 0, 1 with worths -2, 1, 1: means 0 and 0, variances 2/3 and 2, covariance 1. So r = 1 / sqrt(4/3), the slope 1.5, the
-    /// ceiling sqrt(1 - 0.25 / 2); of the two pairs with a sign both agree.
+    /// Credits -1, 0, 1 with worths -2, 1, 1: means 0 and 0, variances 2/3 and 2, covariance 1. So r = 1 / sqrt(4/3),
+    /// the slope 1.5, the ceiling sqrt(1 - 0.25 / 2); of the two pairs with a sign both agree.
     #[test]
     fn figures_worked_by_hand() {
         let pairs = [pair(1, -1.0, -2.0), pair(2, 0.0, 1.0), pair(3, 1.0, 1.0)];
@@ -113,7 +115,8 @@ mod tests {
         assert_eq!((correlation(&[]), ceiling(&[]), same_sign(&[])), (None, None, None));
     }
 
-    /// Ten pairs of a cluster say no more than one where they are equal, and a share of 0.3 of 100 clusters has the standard error 0.0458.
+    /// Ten pairs of a cluster say no more than one where they are equal, and a share of 0.3 of 100 clusters has the
+    /// standard error 0.0458.
     #[test]
     fn clusters_are_drawn_whole() {
         let each = |n: usize| (0..100).flat_map(|task| vec![pair(task, if task < 30 { 1.0 } else { -1.0 }, 1.0); n]).collect::<Vec<_>>();

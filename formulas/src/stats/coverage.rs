@@ -1,5 +1,5 @@
-//! How often an interval covers what it names, by simulation: studies of seeds and tasks whose truth is known. `FLOW_COVERAGE=20000` simulates as
-//! many of each (`make coverage`) and prints the table.
+//! How often an interval covers what it names, by simulation: studies of seeds and tasks whose truth is known.
+//! `FLOW_COVERAGE=20000` simulates as many of each (`make coverage`) and prints the table.
 
 use super::crossed::{pseudo_values, Estimate};
 use super::two_kinds;
@@ -21,13 +21,15 @@ struct Setting {
 enum What {
     /// The success of one method.
     Success,
-    /// The difference of two methods that have nothing in common but the tasks' names: tasks differ in the gain of one method.
+    /// The difference of two methods that have nothing in common but the tasks' names: tasks differ in the gain of one
+    /// method.
     Difference,
     /// The difference of two methods to which the same tasks are easy.
     Paired,
     /// (pass@3 - pass@1) / (1 - pass@1) of one method.
     Recovered,
-    /// The success of a method that a seed learns with the first probability, to succeed with the third, else with the second.
+    /// The success of a method that a seed learns with the first probability, to succeed with the third, else with the
+    /// second.
     Learners(f64, f64, f64),
 }
 
@@ -97,7 +99,8 @@ impl World {
         f64::from(u8::from(self.random.unit() < probability))
     }
 
-    /// Whether each seed succeeds at each task; the probability of it is the seed's and what the task and the pair bring.
+    /// Whether each seed succeeds at each task; the probability of it is the seed's and what the task and the pair
+    /// bring.
     fn outcomes(&mut self, seeds: &[f64], tasks: &[f64], pair: f64) -> Vec<Vec<f64>> {
         let one = |p: f64, world: &mut World| {
             let pair = if pair > 0.0 { pair * world.sign() } else { 0.0 };
@@ -178,8 +181,8 @@ fn studies(setting: &Setting) -> usize {
     asked.unwrap_or((2_500_000 / (setting.seeds * setting.tasks)).clamp(500, 4000))
 }
 
-/// An interval of 95% covers 93 to 97%, within what so many studies can tell. Three seeds may cover half a percent more: where tasks bring nine tenths of the
-/// variance, the seeds' t of 4.3 still counts for a tenth.
+/// An interval of 95% covers 93 to 97%, within what so many studies can tell. Three seeds may cover half a percent
+/// more: where tasks bring nine tenths of the variance, the seeds' t of 4.3 still counts for a tenth.
 #[test]
 fn an_interval_covers_what_it_names() {
     let mut wrong = Vec::new();
@@ -195,8 +198,9 @@ fn an_interval_covers_what_it_names() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Where one seed of five learns, ten seeds can't have an interval: it misses in every ninth study, as none has learnt there. Where one or two have
-/// learnt, their number takes its place, and an interval of three and more covers. Twenty seeds can.
+/// Where one seed of five learns, ten seeds can't have an interval: it misses in every ninth study, as none has learnt
+/// there. Where one or two have learnt, their number takes its place, and an interval of three and more covers. Twenty
+/// seeds can.
 #[test]
 fn few_learners_are_counted() {
     let learners = What::Learners(0.2, 0.1, 0.9);

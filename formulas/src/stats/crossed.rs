@@ -1,16 +1,19 @@
-//! How sure one can be of a mean over seeds and tasks, both drawn: seeds of a training, and tasks that each of them was measured on.
+//! How sure one can be of a mean over seeds and tasks, both drawn: seeds of a training, and tasks that each of them was
+//! measured on.
 
 use super::student::{student, tail};
 use super::Interval;
 
 /// A mean, and its variance in two parts.
 ///
-/// The interval is mean +- t * s. s is the root of the sum of both parts, and t the mean of Student's quantiles for each part, weighted by the
-/// parts (Cochran and Cox 1950, for two samples of unequal variance). At 95% it covers 94 to 97.5%, whichever part dominates: `coverage.rs`
-/// simulates it. The exception are three seeds with effects of an even distribution that outweigh all else: 92%, as of Student's t.
+/// The interval is mean +- t * s. s is the root of the sum of both parts, and t the mean of Student's quantiles for
+/// each part, weighted by the parts (Cochran and Cox 1950, for two samples of unequal variance). At 95% it covers 94 to
+/// 97.5%, whichever part dominates: `coverage.rs` simulates it. The exception are three seeds with effects of an even
+/// distribution that outweigh all else: 92%, as of Student's t.
 ///
-/// Two other methods cover less well. Satterthwaite's degrees of freedom are estimated, from two with three seeds: intervals of 95% then cover
-/// 89 to 97%, and of 99.9%, which a page of fifty comparisons needs, they miss up to fifteen times too often. The pigeonhole bootstrap (Owen
+/// Two other methods cover less well. Satterthwaite's degrees of freedom are estimated, from two with three seeds:
+/// intervals of 95% then cover 89 to 97%, and of 99.9%, which a page of fifty comparisons needs, they miss up to
+/// fifteen times too often. The pigeonhole bootstrap (Owen
 /// 2007) counts the noise of a pair of seed and task three times: it covers 99 to 100%.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -32,9 +35,9 @@ impl Estimate {
         (seeds > 1).then_some(Estimate { value, by_seed: variance / n, by_task: 0.0, seeds, tasks: 0 })
     }
 
-    /// The mean `value` of a matrix with a row a seed and a column a task, both drawn, by the analysis of variance of two crossed random
-    /// effects without repetition: MSA / (RC) is the seeds' part, max(MSB - MSE, 0) / (RC) the tasks'. `None` for fewer than two of either,
-    /// and where rows differ in length.
+    /// The mean `value` of a matrix with a row a seed and a column a task, both drawn, by the analysis of variance of
+    /// two crossed random effects without repetition: MSA / (RC) is the seeds' part, max(MSB - MSE, 0) / (RC) the
+    /// tasks'. `None` for fewer than two of either, and where rows differ in length.
     pub fn crossed(value: f64, matrix: &[Vec<f64>]) -> Option<Estimate> {
         let (seeds, tasks) = (matrix.len(), matrix.first().map_or(0, Vec::len));
         if seeds < 2 || tasks < 2 || matrix.iter().any(|row| row.len() != tasks) {
@@ -93,15 +96,16 @@ impl Estimate {
         (low + high) / 2.0
     }
 
-    /// The difference from 0 that at this spread has p at most `p` with probability `power`, nearly: the true one needs the noncentral t, which
-    /// is 5% more for three seeds, and nothing for ten.
+    /// The difference from 0 that at this spread has p at most `p` with probability `power`, nearly: the true one needs
+    /// the noncentral t, which is 5% more for three seeds, and nothing for ten.
     pub fn detectable(&self, p: f64, power: f64) -> f64 {
         self.error() * (self.quantile(1.0 - p / 2.0) + self.quantile(power))
     }
 }
 
-/// What each task of a seed brings to a value of its tasks, whatever function of them it is: the pseudo-values of the jackknife (Tukey 1958), from the
-/// `whole` value and the one `without` each task. Those of a mean are its values themselves.
+/// What each task of a seed brings to a value of its tasks, whatever function of them it is: the pseudo-values of the
+/// jackknife (Tukey 1958), from the `whole` value and the one `without` each task. Those of a mean are its values
+/// themselves.
 pub fn pseudo_values(whole: f64, without: &[f64]) -> Vec<f64> {
     let n = without.len() as f64;
     without.iter().map(|without| n * whole - (n - 1.0) * without).collect()
@@ -111,8 +115,8 @@ pub fn pseudo_values(whole: f64, without: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Seeds have the means 1, 3, 5, tasks 1 and 5: MSA 8, MSB 24, MSE 2. So 8/6 of seeds and 22/6 of tasks, whose root is 2.236068, times
-    /// (8 * 4.302653 + 22 * 12.706205) / 30 = 10.465258.
+    /// Seeds have the means 1, 3, 5, tasks 1 and 5: MSA 8, MSB 24, MSE 2. So 8/6 of seeds and 22/6 of tasks, whose root
+    /// is 2.236068, times (8 * 4.302653 + 22 * 12.706205) / 30 = 10.465258.
     #[test]
     fn an_interval_worked_by_hand() {
         let matrix = [vec![0.0, 2.0], vec![1.0, 5.0], vec![2.0, 8.0]];
@@ -125,7 +129,8 @@ mod tests {
         assert_eq!((Estimate::crossed(3.0, &matrix[..1]), Estimate::crossed(1.0, &[vec![1.0], vec![2.0]])), (None, None));
     }
 
-    /// 60, 70, 80: 4.302653 * 10 / sqrt(3) = 24.8414. 70 is 12.124356 standard errors from 0: p = 1 - 12.124356 / sqrt(2 + 147) = 0.006734.
+    /// 60, 70, 80: 4.302653 * 10 / sqrt(3) = 24.8414. 70 is 12.124356 standard errors from 0: p = 1 - 12.124356 /
+    /// sqrt(2 + 147) = 0.006734.
     #[test]
     fn seeds_alone_are_students() {
         let estimate = Estimate::of_seeds(&[60.0, 70.0, 80.0]).unwrap();

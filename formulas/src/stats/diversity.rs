@@ -10,9 +10,9 @@ pub fn courses(states: &[u64], actions: &[u64], episodes: &[Range<usize>]) -> Ve
     episodes.iter().map(course).collect()
 }
 
-/// Trajectory diversity in nats (LaMer, section 5.2: trajectories with the same states and actions are one; the entropy of how often
-/// each was played, of each task), averaged over tasks. `tasks` and `courses` have an id a trajectory. 0 where all of a task's are the
-/// same, ln(n) where its n are all different, and 0 without trajectories.
+/// Trajectory diversity in nats (LaMer, section 5.2: trajectories with the same states and actions are one; the entropy
+/// of how often each was played, of each task), averaged over tasks. `tasks` and `courses` have an id a trajectory. 0
+/// where all of a task's are the same, ln(n) where its n are all different, and 0 without trajectories.
 pub fn diversity(tasks: &[u64], courses: &[u64]) -> f64 {
     let tasks = Groups::of(tasks);
     let mut by_task: Vec<Vec<u64>> = vec![Vec::new(); tasks.len()];
@@ -40,8 +40,9 @@ pub fn revisits(states: &[u64]) -> (usize, usize) {
     (visits.len(), visits.iter().filter(|visits| **visits > 1).count())
 }
 
-/// Exploration degree (EAPO, section D.7.4): the share, among the states that trajectories were in, of states that they were in more than
-/// once. The paper leaves open over what states are counted; here each trajectory has its own, as by visitation depth. 0 without states.
+/// Exploration degree (EAPO, section D.7.4): the share, among the states that trajectories were in, of states that they
+/// were in more than once. The paper leaves open over what states are counted; here each trajectory has its own, as by
+/// visitation depth. 0 without states.
 pub fn exploration_degree(states: &[u64], episodes: &[Range<usize>]) -> f64 {
     let (mut distinct, mut repeated) = (0usize, 0usize);
     for episode in episodes {

@@ -1,7 +1,7 @@
 //! Several comparisons on one page.
 
-/// Each p adjusted by Holm's method (1979) for `count` comparisons, including these: the chance that any p of a true null hypothesis is
-/// adjusted to 0.05 or less is at most 0.05.
+/// Each p adjusted by Holm's method (1979) for `count` comparisons, including these: the chance that any p of a true
+/// null hypothesis is adjusted to 0.05 or less is at most 0.05.
 pub fn holm(p: &[f64], count: usize) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

@@ -13,9 +13,9 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The percentile interval of a ratio of sums (Efron 1979; Efron and Tibshirani 1993, section 13.3): of the ratios of `resamples` draws,
-/// with replacement, of as many (part, whole) pairs as there are, those between which the middle share `level` of them lies.
-/// The pairs are what is independent, such as tasks. 0 to 0 where there are none.
+/// The percentile interval of a ratio of sums (Efron 1979; Efron and Tibshirani 1993, section 13.3): of the ratios of
+/// `resamples` draws, with replacement, of as many (part, whole) pairs as there are, those between which the middle
+/// share `level` of them lies. The pairs are what is independent, such as tasks. 0 to 0 where there are none.
 pub fn bootstrap(pairs: &[(f64, f64)], resamples: usize, level: f64, seed: u64) -> (f64, f64) {
     let mut random = Random::new(seed);
     let mut ratios: Vec<f64> = (0..resamples)
@@ -39,8 +39,9 @@ const T: [f64; 30] = [
     2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// The mean of one value a run, with its interval of 95%: mean +- t * s / sqrt(n), s the sample deviation (Student 1908). Beyond 31
-/// runs t is the normal distribution's. `None` for fewer than two runs, which tell nothing of how much they vary.
+/// The mean of one value a run, with its interval of 95%: mean +- t * s / sqrt(n), s the sample deviation (Student
+/// 1908). Beyond 31 runs t is the normal distribution's. `None` for fewer than two runs, which tell nothing of how much
+/// they vary.
 pub fn over_seeds(values: &[f64]) -> Option<Interval> {
     let n = values.len();
     if n < 2 {

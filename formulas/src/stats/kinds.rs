@@ -1,13 +1,14 @@
 //! Seeds of two kinds: of ten, say, two learn and eight don't.
 
-/// The seeds below and above the widest gap between neighbouring values, each as number and mean, if seeds are of two kinds and few are of one.
-/// The rule: there are at least five seeds, the gap exceeds three quarters of the whole range, and one side has fewer than three seeds. A mean's
-/// interval would then rest on one or two seeds.
+/// The seeds below and above the widest gap between neighbouring values, each as number and mean, if seeds are of two
+/// kinds and few are of one. The rule: there are at least five seeds, the gap exceeds three quarters of the whole
+/// range, and one side has fewer than three seeds. A mean's interval would then rest on one or two seeds.
 ///
-/// Simulated (`coverage.rs`), ten seeds, each of them learning with probability 0.2: Student's interval covers 89% at 95%. The rule applies
-/// in 56% of the studies. In 11% no seed learns, and nothing in the data tells that another one would: no rule helps there. The other
-/// intervals cover. Of twenty such seeds, intervals cover 98% with the rule and 92% without. Normal values meet the rule in 4.5% of studies
-/// with five seeds, 1.4% with six and 0.02% with ten. With fewer than five, two kinds look like chance.
+/// Simulated (`coverage.rs`), ten seeds, each of them learning with probability 0.2: Student's interval covers 89% at
+/// 95%. The rule applies in 56% of the studies. In 11% no seed learns, and nothing in the data tells that another one
+/// would: no rule helps there. The other intervals cover. Of twenty such seeds, intervals cover 98% with the rule and
+/// 92% without. Normal values meet the rule in 4.5% of studies with five seeds, 1.4% with six and 0.02% with ten. With
+/// fewer than five, two kinds look like chance.
 pub fn two_kinds(values: &[f64]) -> Option<[(usize, f64); 2]> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -19,7 +20,8 @@ pub fn two_kinds(values: &[f64]) -> Option<[(usize, f64); 2]> {
     two.then(|| [mean(low), mean(high)])
 }
 
-/// The two-sided p of an exact sign test (Arbuthnott 1710): whether as many values are above 0 as below it, those at 0 left out.
+/// The two-sided p of an exact sign test (Arbuthnott 1710): whether as many values are above 0 as below it, those at 0
+/// left out.
 pub fn sign_test(values: &[f64]) -> f64 {
     let (above, below) = (values.iter().filter(|v| **v > 0.0).count(), values.iter().filter(|v| **v < 0.0).count());
     let n = above + below;

@@ -1,5 +1,5 @@
-//! Statistics: what a number that was measured says, and how sure one can be of it. Pure functions on slices; nothing here knows what a
-//! row, a policy or a graph is.
+//! Statistics: what a number that was measured says, and how sure one can be of it. Pure functions on slices; nothing
+//! here knows what a row, a policy or a graph is.
 
 pub mod agreement;
 #[cfg(test)]

@@ -12,7 +12,8 @@ pub struct Trial {
     pub won_at: Option<u32>,
 }
 
-/// pass@k: the share of trials that were won within their first `k` attempts (LaMer, Table 1: success under k attempts). 0 without trials.
+/// pass@k: the share of trials that were won within their first `k` attempts (LaMer, Table 1: success under k
+/// attempts). 0 without trials.
 pub fn pass_at(trials: &[Trial], k: u32) -> f64 {
     let won = trials.iter().filter(|trial| trial.within(k)).count();
     won as f64 / trials.len().max(1) as f64

@@ -20,13 +20,14 @@ pub fn student(p: f64, freedom: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The probability of a value above `t` (at least 0): I(freedom / (freedom + t^2); freedom / 2, 1 / 2) / 2, I the regularised incomplete beta
-/// function.
+/// The probability of a value above `t` (at least 0): I(freedom / (freedom + t^2); freedom / 2, 1 / 2) / 2, I the
+/// regularised incomplete beta function.
 pub fn tail(t: f64, freedom: f64) -> f64 {
     beta(freedom / (freedom + t * t), freedom / 2.0, 0.5) / 2.0
 }
 
-/// The regularised incomplete beta function, by its continued fraction (Abramowitz and Stegun 1964, 26.5.8), evaluated by Lentz's method.
+/// The regularised incomplete beta function, by its continued fraction (Abramowitz and Stegun 1964, 26.5.8), evaluated
+/// by Lentz's method.
 fn beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);

@@ -17,11 +17,13 @@ pub struct Sums {
     size: f64,
 }
 
-/// How far apart, as a share of their size, values may be that count as equal. A return is a sum of rewards that are f32: the same rewards in
-/// another order differ in the last digits (relative 6e-8 each), and dividing by the deviation of such digits would make an advantage of them.
+/// How far apart, as a share of their size, values may be that count as equal. A return is a sum of rewards that are
+/// f32: the same rewards in another order differ in the last digits (relative 6e-8 each), and dividing by the deviation
+/// of such digits would make an advantage of them.
 const ROUNDING: f64 = 1e-6;
 
-/// Whether values from `low` to `high` are equal up to rounding; `size` is the largest of the numbers that they were computed from.
+/// Whether values from `low` to `high` are equal up to rounding; `size` is the largest of the numbers that they were
+/// computed from.
 pub fn equal(low: f64, high: f64, size: f64) -> bool {
     high - low <= ROUNDING * size.max(low.abs()).max(high.abs())
 }
@@ -44,7 +46,8 @@ impl Sums {
         self.low = self.low.min(offset);
         self.high = self.high.max(offset);
     }
-    /// Says that a member was computed from numbers as large as this (a return: from its rewards), which bounds its rounding.
+    /// Says that a member was computed from numbers as large as this (a return: from its rewards), which bounds its
+    /// rounding.
     pub fn made_of(&mut self, size: f64) {
         self.size = self.size.max(size.abs());
     }

@@ -146,7 +146,8 @@ pub struct Restored {
     pub rest: usize,
 }
 
-/// The way to each of these turns, in their order. Of a branch it begins with the turns of the episode that it was copied from.
+/// The way to each of these turns, in their order. Of a branch it begins with the turns of the episode that it was
+/// copied from.
 pub fn restored(run: &Run, table: &str, turns: &[Turn]) -> Result<Vec<Restored>> {
     let mut by_iteration: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     turns.iter().enumerate().for_each(|(i, turn)| by_iteration.entry(turn.iteration).or_default().push(i));

@@ -1,5 +1,5 @@
-//! `flow audit`: goes back to turns that were logged, tries their answers again with the weights of that time, and says how their credit
-//! agrees with their measured worth.
+//! `flow audit`: goes back to turns that were logged, tries their answers again with the weights of that time, and says
+//! how their credit agrees with their measured worth.
 
 mod draw;
 mod figures;

@@ -19,7 +19,8 @@ pub struct Tried<'a> {
     pub plays: usize,
     pub worth: f64,
     pub error: f64,
-    /// The worth less that of the policy's own draws, and the standard error of the difference: the turn's true advantage.
+    /// The worth less that of the policy's own draws, and the standard error of the difference: the turn's true
+    /// advantage.
     pub audited: f64,
     pub audited_error: f64,
     /// Why the turn couldn't be restored; else empty.

@@ -31,7 +31,8 @@ use std::sync::Arc;
 
 #[derive(Args)]
 pub struct EvalArgs {
-    /// A run's folder, whose newest weights play; or, with --like, a folder with a model; none for a model that a server runs
+    /// A run's folder, whose newest weights play; or, with --like, a folder with a model; none for a model that a
+    /// server runs
     #[arg(required_unless_present = "like")]
     run: Option<PathBuf>,
     /// The frozen panel of tasks
@@ -61,7 +62,8 @@ pub struct EvalArgs {
     /// The seed of all draws; by default that of `evaluate`
     #[arg(long, default_value_t = EVALUATION_SEED)]
     seed: u64,
-    /// Overrides a value of the played node, as `nodes.trial.with.reflect.keep=none`: `nodes.NODE.with` are settings of `evaluate`
+    /// Overrides a value of the played node, as `nodes.trial.with.reflect.keep=none`: `nodes.NODE.with` are settings of
+    /// `evaluate`
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// Keeps the rows in this folder, as a run that can be queried and shown

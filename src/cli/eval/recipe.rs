@@ -21,8 +21,8 @@ pub struct EvalSettings<'a> {
     pub remembers: bool,
 }
 
-/// A pipeline of one iteration: the agent of the node that plays in `trained`, with weights that stay as they are, plays the panel, and those
-/// attempts are reflected on that are in training. It logs that node alone.
+/// A pipeline of one iteration: the agent of the node that plays in `trained`, with weights that stay as they are,
+/// plays the panel, and those attempts are reflected on that are in training. It logs that node alone.
 pub fn recipe(trained: &Pipeline, changes: &EvalSettings) -> Result<String> {
     let node = chosen(trained, changes.node)?;
     let memories = if changes.remembers { memories_of(trained, node)? } else { vec![] };
@@ -127,7 +127,8 @@ fn loaded(model: &Path, name: &str, settings: Option<&Value>) -> Value {
     loaded
 }
 
-/// The models that the agents of these nodes name, with the weights that are asked for, and the encoders of the memories.
+/// The models that the agents of these nodes name, with the weights that are asked for, and the encoders of the
+/// memories.
 fn models(trained: &Pipeline, nodes: &Value, changes: &EvalSettings) -> Result<Map<String, Value>> {
     let mut models = Map::new();
     for name in ops::models(nodes) {

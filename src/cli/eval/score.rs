@@ -16,8 +16,8 @@ pub struct Score {
     samples: u32,
     /// By number of attempts, from 1.
     pass: Vec<Interval>,
-    /// By type of task, where the panel names types: how many tasks, how many were won within all attempts, and the mean score of the
-    /// episodes.
+    /// By type of task, where the panel names types: how many tasks, how many were won within all attempts, and the
+    /// mean score of the episodes.
     types: Vec<(String, usize, Interval, f64)>,
     episodes: usize,
     turns: usize,

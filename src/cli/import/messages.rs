@@ -82,7 +82,8 @@ struct Root {
 }
 
 impl Calls {
-    /// The name of a call that goes on from `parent` with the messages `new`, of all the messages `path`; and why it is no plain continuation.
+    /// The name of a call that goes on from `parent` with the messages `new`, of all the messages `path`; and why it is
+    /// no plain continuation.
     pub fn add(&mut self, parent: u64, new: &[&Message], path: &[&Message]) -> (u64, &'static str) {
         let asked = new.iter().fold(0, |hash, message| mix(hash, message.hash()));
         let count = self.asked.entry((parent, asked)).or_default();

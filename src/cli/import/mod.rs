@@ -1,7 +1,8 @@
 //! `flow import`: reads another trainer's rollouts into a run that can be queried, shown, reported and replayed.
 //!
-//! The files are read twice, a line at a time: first to find what can't be read and which columns every row has, then to write them. So
-//! nothing is left behind where a line can't be read, and memory holds a part of the rows, whatever the files' length.
+//! The files are read twice, a line at a time: first to find what can't be read and which columns every row has, then
+//! to write them. So nothing is left behind where a line can't be read, and memory holds a part of the rows, whatever
+//! the files' length.
 
 mod episode;
 mod messages;

@@ -1,4 +1,5 @@
-//! NeMo Gym's `rollouts.jsonl`: an episode a line, in items of the Responses API; a model call's tokens ride on its last item.
+//! NeMo Gym's `rollouts.jsonl`: an episode a line, in items of the Responses API; a model call's tokens ride on its
+//! last item.
 
 use super::episode::{Call, Episode, Failure, Tokens};
 use super::messages::{content, observation, plain, tool, Calls, Message};
@@ -128,7 +129,8 @@ fn message(item: &Value) -> Message {
     }
 }
 
-/// The model calls of a response: a call ends with the item that has its tokens, or before the next item that no model wrote.
+/// The model calls of a response: a call ends with the item that has its tokens, or before the next item that no model
+/// wrote.
 fn calls(asked: &[Message], response: &Response, temperature: Option<f32>) -> Result<Vec<Call>, String> {
     let (mut before, mut since, mut parent) = (asked.to_vec(), 0, 0);
     let (mut open, mut graph, mut calls) = (None::<Message>, Calls::default(), Vec::<Call>::new());

@@ -90,7 +90,8 @@ impl RunValues {
         }
     }
 
-    /// What each task brings to each seed's value of the column, whatever expression that is; nothing where it has no value without some task.
+    /// What each task brings to each seed's value of the column, whatever expression that is; nothing where it has no
+    /// value without some task.
     fn by_task(&self, column: &ColumnSpec) -> Vec<Vec<f64>> {
         let (Some(expression), Some(tasks)) = (&column.value, self.tasks()) else { return Vec::new() };
         let attempts = self.results.first().and_then(|(_, f)| f.tasks.as_ref()?.first().map(|t| t.won.len())).unwrap_or(0);
@@ -117,7 +118,8 @@ impl RunValues {
         TableCell { seeds: self.results.into_iter().map(|(seed, result)| (seed, result.value)).collect(), missing: self.missing, by_task }
     }
 
-    /// Seed by seed where both have the seed, and task by task where both are of as many; a side of one seed, such as a warm start, is taken from each.
+    /// Seed by seed where both have the seed, and task by task where both are of as many; a side of one seed, such as a
+    /// warm start, is taken from each.
     fn less(mut self, mut less: RunValues, column: &ColumnSpec) -> TableCell {
         let missing = self.missing + self.results.len();
         let single = less.results.len() == 1;
@@ -171,8 +173,8 @@ impl TableCell {
         (n > 0).then(|| self.values().iter().sum::<f64>() / n as f64)
     }
 
-    /// The mean with its variance: over seeds and tasks where the measurement has values by task, else over seeds. None where seeds are of
-    /// two kinds, and for fewer than two of them.
+    /// The mean with its variance: over seeds and tasks where the measurement has values by task, else over seeds. None
+    /// where seeds are of two kinds, and for fewer than two of them.
     pub fn estimate(&self) -> Option<Estimate> {
         let values = self.values();
         if two_kinds(&values).is_some() {
@@ -274,8 +276,9 @@ mod tests {
         matrix.len() == expected.len() && matrix.iter().zip(expected).all(row)
     }
 
-    /// What a task brings to a mean is its own value. What it brings to a ratio is worked by hand: of four tasks one is won at first and one
-    /// more then, a third of those that were lost. Without the first 1/3, without the second 0/2, without either other 1/2; 4/3 less thrice these.
+    /// What a task brings to a mean is its own value. What it brings to a ratio is worked by hand: of four tasks one is
+    /// won at first and one more then, a third of those that were lost. Without the first 1/3, without the second 0/2,
+    /// without either other 1/2; 4/3 less thrice these.
     #[test]
     fn a_task_brings_its_own_value_to_a_mean_and_to_any_expression() {
         let won = [[1, 1], [0, 1], [0, 0], [0, 0]];

@@ -119,7 +119,8 @@ mod tests {
     use super::*;
     use serde_json::{json, Value};
 
-    /// A study of two methods with three seeds, whose warm start has `start` seeds and is measured on a panel by `column`.
+    /// A study of two methods with three seeds, whose warm start has `start` seeds and is measured on a panel by
+    /// `column`.
     fn sentences(start: Value, column: Value) -> String {
         let pipeline = "p.yaml";
         let study = json!({

@@ -20,7 +20,8 @@ pub struct Study {
     /// The page's first paragraph.
     #[serde(default)]
     pub about: String,
-    /// The folder of its runs and measurements; runs/NAME where `flow` runs unless given. Paths in this file begin in its own folder.
+    /// The folder of its runs and measurements; runs/NAME where `flow` runs unless given. Paths in this file begin in
+    /// its own folder.
     #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
     pub home: Option<PathBuf>,
@@ -31,7 +32,8 @@ pub struct Study {
     #[serde(default = "seed_one")]
     #[schemars(length(min = 1))]
     pub seeds: Vec<u64>,
-    /// Path -> value, as with `--set`, in the pipeline of every run, which must have what it names: how the agent plays, for example. What a run sets itself comes after it.
+    /// Path -> value, as with `--set`, in the pipeline of every run, which must have what it names: how the agent
+    /// plays, for example. What a run sets itself comes after it.
     #[serde(default)]
     pub set: BTreeMap<String, Value>,
     /// The runs to train, by name.
@@ -91,7 +93,8 @@ pub struct RunSpec {
     pub set: BTreeMap<String, Value>,
 }
 
-/// A measurement by `flow eval` on a panel, or by `flow audit` of a credit, of each seed of the runs that a table asks it of.
+/// A measurement by `flow eval` on a panel, or by `flow audit` of a credit, of each seed of the runs that a table asks
+/// it of.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeasurementSpec {
@@ -99,7 +102,8 @@ pub struct MeasurementSpec {
     #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
     pub panel: Option<PathBuf>,
-    /// In place of a panel: turns of the run that are played on. Its rows are the run's table `audit`, under the measurement's name.
+    /// In place of a panel: turns of the run that are played on. Its rows are the run's table `audit`, under the
+    /// measurement's name.
     #[serde(default)]
     pub audit: Option<AuditSpec>,
     /// The pipeline to play by; the run's own unless given.
@@ -160,9 +164,9 @@ pub struct TableSpec {
     /// The measurement of rows that name none.
     #[serde(default)]
     pub measurement: Option<String>,
-    /// The row that verdicts are given against, by its name: each other row that is neither `plain` nor a difference is compared with it, column by
-    /// column. It is named before anything is measured: the best of several rows, chosen by their results, is too high to be a fair
-    /// opponent.
+    /// The row that verdicts are given against, by its name: each other row that is neither `plain` nor a difference is
+    /// compared with it, column by column. It is named before anything is measured: the best of several rows, chosen by
+    /// their results, is too high to be a fair opponent.
     #[serde(default)]
     pub against: Option<String>,
     /// The spread printed beside a mean over seeds.
@@ -171,8 +175,8 @@ pub struct TableSpec {
     /// The column that is drawn below the table: a bar a row, in Mermaid, which Markdown's readers draw.
     #[serde(default)]
     pub picture: Option<String>,
-    /// Draws the rows as lines over the columns, with their means' intervals as bands, into an SVG file beside the page; this is what the
-    /// axis of the columns is called, such as `thousand tokens computed`.
+    /// Draws the rows as lines over the columns, with their means' intervals as bands, into an SVG file beside the
+    /// page; this is what the axis of the columns is called, such as `thousand tokens computed`.
     #[serde(default)]
     pub lines: Option<String>,
     /// Methods and their controls.
@@ -190,8 +194,9 @@ pub enum Uncertainty {
     /// Their standard deviation (of a sample, n - 1).
     #[default]
     Deviation,
-    /// The mean's 95% interval: over seeds and tasks, both drawn anew, where a measurement has values by task (crossed random effects);
-    /// else over seeds, by Student's t. Where one or two of five seeds or more lie far from all others, the number of seeds instead.
+    /// The mean's 95% interval: over seeds and tasks, both drawn anew, where a measurement has values by task (crossed
+    /// random effects); else over seeds, by Student's t. Where one or two of five seeds or more lie far from all
+    /// others, the number of seeds instead.
     Interval,
 }
 
@@ -208,11 +213,12 @@ pub struct RowSpec {
     /// A control that is subtracted from it, seed by seed.
     #[serde(default)]
     pub less: Option<ControlSpec>,
-    /// Another difference that is taken away from this one: a difference of differences, such as what notes are worth to one method beyond what
-    /// they are worth to another.
+    /// Another difference that is taken away from this one: a difference of differences, such as what notes are worth
+    /// to one method beyond what they are worth to another.
     #[serde(default)]
     pub beyond: Option<DifferenceSpec>,
-    /// Whether it is a baseline: no verdict is given on it. Where the table has no `against`, its only plain row is what it is against.
+    /// Whether it is a baseline: no verdict is given on it. Where the table has no `against`, its only plain row is
+    /// what it is against.
     #[serde(default)]
     pub plain: bool,
     /// The paper's value, printed as given.
@@ -247,8 +253,8 @@ pub struct DifferenceSpec {
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {
     pub name: String,
-    /// An expression of SQL over the measurement's figures, such as "pass@3" - "pass@1" (quoted as names are in SQL): `pass@1` to
-    /// `pass@k`, `return`, `turns`, `episodes`, and `diversity` where a task has several trials.
+    /// An expression of SQL over the measurement's figures, such as "pass@3" - "pass@1" (quoted as names are in SQL):
+    /// `pass@1` to `pass@k`, `return`, `turns`, `episodes`, and `diversity` where a task has several trials.
     #[serde(default)]
     pub value: Option<String>,
     /// Or a query over the run's log, whose answer is one number.

@@ -1,4 +1,5 @@
-//! A table as a picture: a line a row over the columns, with the intervals of its means as a band. An SVG file, which browsers and forges show.
+//! A table as a picture: a line a row over the columns, with the intervals of its means as a band. An SVG file, which
+//! browsers and forges show.
 
 use crate::stats::Interval;
 use plotters::coord::Shift;
@@ -30,7 +31,8 @@ pub struct Line {
     pub points: Vec<(Option<f64>, Option<Interval>)>,
 }
 
-/// The picture; nothing where no row has a value. `columns` stand at equal distances along an axis that is called `axis`.
+/// The picture; nothing where no row has a value. `columns` stand at equal distances along an axis that is called
+/// `axis`.
 ///
 /// # Errors
 /// If it can't be drawn.

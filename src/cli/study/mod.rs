@@ -1,4 +1,5 @@
-//! `flow study`: a paper's table as a file. Trains what is missing, measures it, writes the tables; goes on where it was left.
+//! `flow study`: a paper's table as a file. Trains what is missing, measures it, writes the tables; goes on where it
+//! was left.
 
 mod cell;
 mod covered;
@@ -32,8 +33,8 @@ pub fn schema() -> serde_json::Value {
     schemars::schema_for!(Study).to_value()
 }
 
-/// The JSON Schema of a study's file as an author writes it: it may be `like` another one, and an entry of a list or a map may stand for several by
-/// `for`.
+/// The JSON Schema of a study's file as an author writes it: it may be `like` another one, and an entry of a list or a
+/// map may stand for several by `for`.
 pub fn published_schema() -> serde_json::Value {
     let mut schema = schema();
     let about = "The file of a study that this one is like: it has only the differences. Maps are merged, a null takes a key away, a list takes the place of a list.";
@@ -63,7 +64,8 @@ pub struct StudyArgs {
     /// How many jobs run at a time, each with its share of the processors
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
-    /// Another value in the study's file: its `home` and `page` for your own tables, or a run's pipeline; paths as in the file
+    /// Another value in the study's file: its `home` and `page` for your own tables, or a run's pipeline; paths as in
+    /// the file
     #[arg(long = "set", value_name = "PATH=VALUE")]
     sets: Vec<String>,
     /// Checks everything and lists the remaining jobs, but does nothing
@@ -119,7 +121,8 @@ impl StudyArgs {
     }
 }
 
-/// Checks the queries of all columns against the tables of this run, so that a mistake shows before anything is trained.
+/// Checks the queries of all columns against the tables of this run, so that a mistake shows before anything is
+/// trained.
 fn queries(study: &Study, run: &str, info: &log::RunInfo) -> super::error::Result<()> {
     for table in &study.tables {
         for row in table.rows.iter().filter(|row| plan::sides(table, row).any(|(shown_run, _)| shown_run == run)) {

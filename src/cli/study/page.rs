@@ -86,8 +86,8 @@ fn markdown(values: &StudyValues, comparisons: &Comparisons, place: usize, table
     Ok(text)
 }
 
-/// A cell as it stands in the table: with the verdict on it, and the difference that the verdict is on; in bold where it is better than the row
-/// that the table is against.
+/// A cell as it stands in the table: with the verdict on it, and the difference that the verdict is on; in bold where
+/// it is better than the row that the table is against.
 fn cell_text(comparisons: &Comparisons, table: &TableSpec, at: [usize; 3], cell: &TableCell) -> String {
     let (row, column) = (&table.rows[at[1]], &table.columns[at[2]]);
     let text = cell.text(column.digits, table.spread);

@@ -1,4 +1,5 @@
-//! The plan of a study: each run under each seed, after the runs whose weights it starts from; then the measurements that its tables need.
+//! The plan of a study: each run under each seed, after the runs whose weights it starts from; then the measurements
+//! that its tables need.
 
 use super::file::{MeasurementSpec, RowSpec, RunSpec, Study, TableSpec};
 use crate::pipeline::Wrong;
@@ -22,7 +23,8 @@ pub struct SeededMeasurement {
 }
 
 impl Study {
-    /// The runs, each after those whose weights it starts from. Those of a circle, which `mistakes` names, are left out.
+    /// The runs, each after those whose weights it starts from. Those of a circle, which `mistakes` names, are left
+    /// out.
     pub fn trainings(&self) -> Vec<SeededRun> {
         let mut done: BTreeSet<&str> = BTreeSet::new();
         let mut order = Vec::new();
@@ -240,8 +242,8 @@ fn is_name(name: &str) -> bool {
     name.len() <= 100 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(within)
 }
 
-/// The run of a row, the one that is taken away from it, and the two whose difference is taken away from theirs, each with its measurement:
-/// one, two or four.
+/// The run of a row, the one that is taken away from it, and the two whose difference is taken away from theirs, each
+/// with its measurement: one, two or four.
 pub fn sides<'a>(table: &'a TableSpec, row: &'a RowSpec) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
     let own = row.measurement.as_deref().or(table.measurement.as_deref());
     let less = row.less.as_ref().map(|less| (less.run.as_str(), less.measurement.as_deref().or(own)));

@@ -1,4 +1,5 @@
-//! The tables of a study for another program: what its page says in Markdown, without the verdicts, and where each cell comes from.
+//! The tables of a study for another program: what its page says in Markdown, without the verdicts, and where each cell
+//! comes from.
 
 use super::cell::cell;
 use super::file::Study;

@@ -1,5 +1,5 @@
-//! What a study's runs and measurements came to under each seed. Each is read once: a cell, the differences from it and the verdicts on
-//! them ask for the same numbers, and a log's checksums are verified whenever it is opened.
+//! What a study's runs and measurements came to under each seed. Each is read once: a cell, the differences from it and
+//! the verdicts on them ask for the same numbers, and a log's checksums are verified whenever it is opened.
 
 use super::file::{ColumnSpec, Study};
 use super::plan::{sides, SeededMeasurement, SeededRun};

@@ -57,8 +57,8 @@ impl Comparisons {
         self.all.iter().find(|comparison| comparison.at == at)
     }
 
-    /// The smallest and the largest difference, of those in a column, that its verdicts find with 80% probability at the level that Holm's method
-    /// begins with.
+    /// The smallest and the largest difference, of those in a column, that its verdicts find with 80% probability at
+    /// the level that Holm's method begins with.
     pub fn detectable(&self, table: usize, column: usize) -> Option<(f64, f64)> {
         let those = self.all.iter().filter(|comparison| comparison.at[0] == table && comparison.at[2] == column);
         let level = ERROR / self.count.max(1) as f64;
@@ -67,7 +67,8 @@ impl Comparisons {
     }
 }
 
-/// The difference that a verdict is given on: the row itself, or what it has more than the row that the table is `against`.
+/// The difference that a verdict is given on: the row itself, or what it has more than the row that the table is
+/// `against`.
 fn compared(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &ColumnSpec) -> Result<Option<TableCell>> {
     if row.less.is_some() {
         return cell(values, table, row, column).map(Some);
@@ -154,7 +155,8 @@ mod tests {
         (all.iter().map(Comparison::text).collect(), count)
     }
 
-    /// 3, 4, 5 is 4 * sqrt(3) = 6.93 standard errors from 0: p = 1 - 6.93 / sqrt(2 + 48) = 0.0202; of two it would be 0.0404, of three 0.0606.
+    /// 3, 4, 5 is 4 * sqrt(3) = 6.93 standard errors from 0: p = 1 - 6.93 / sqrt(2 + 48) = 0.0202; of two it would be
+    /// 0.0404, of three 0.0606.
     #[test]
     fn a_verdict_is_that_of_the_adjusted_p() {
         let text = |text: &str| Some(text.to_owned());
@@ -172,7 +174,8 @@ mod tests {
         assert_eq!(texts.iter().flatten().collect::<Vec<_>>(), ["above (p 0.020)", "above (p 0.020)", "below (p 0.020)"]);
     }
 
-    /// Nine of ten seeds gain, one of them by far the most, or one loses far more than they gain: there is no interval, but 2 * 11 / 1024 is the chance of so many.
+    /// Nine of ten seeds gain, one of them by far the most, or one loses far more than they gain: there is no interval,
+    /// but 2 * 11 / 1024 is the chance of so many.
     #[test]
     fn seeds_of_two_kinds_are_compared_by_their_signs() {
         let mut values = [1.0, 2.0, 1.0, 3.0, 2.0, 1.0, 90.0, 2.0, -1.0, 1.0];

@@ -96,8 +96,8 @@ pub fn command_line(arguments: &[OsString]) -> String {
     std::iter::once("flow".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The remaining jobs: all runs under their first seed, each followed by its measurements, before any under the second, so that there is a
-/// whole column of figures early on.
+/// The remaining jobs: all runs under their first seed, each followed by its measurements, before any under the second,
+/// so that there is a whole column of figures early on.
 pub fn remaining(study: &Study) -> Result<Vec<StudyJob>> {
     let measurings = study.measurings();
     let mut jobs = Vec::new();
@@ -153,8 +153,8 @@ fn claim(study: &Study, job: &StudyJob, output: &Path) -> Result<Claim> {
     Ok(Claim::Ours(file))
 }
 
-/// Does all of `jobs`, at most `most` at a time, each with its share of the processors. Other processes may do so in the same folder: no job
-/// is done twice. `Ok(false)` if it was interrupted.
+/// Does all of `jobs`, at most `most` at a time, each with its share of the processors. Other processes may do so in
+/// the same folder: no job is done twice. `Ok(false)` if it was interrupted.
 pub fn work(study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
     let home = study.home();
     let create_folder = |path: &Path| std::fs::create_dir_all(path).map_err(Error::file(path));

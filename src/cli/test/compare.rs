@@ -35,7 +35,8 @@ impl RowComparison {
     }
 }
 
-/// Every row of either side, ordered by name. `actual` may hold a name twice, as no operator should: then the second is extra.
+/// Every row of either side, ordered by name. `actual` may hold a name twice, as no operator should: then the second is
+/// extra.
 pub fn compare(node: &str, expected: &[Line], actual: Option<&RecordBatch>, tolerance: f64) -> Vec<RowComparison> {
     let mut missing: BTreeMap<&Name, &Line> = expected.iter().map(|line| (&line.name, line)).collect();
     let compared = |name: Name, presence, columns| RowComparison { node: node.to_owned(), name, presence, columns };

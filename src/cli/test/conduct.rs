@@ -38,8 +38,8 @@ pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Ve
         part.iterations = part.iterations.max(iterations);
         feeds.insert(node.clone(), feed);
     }
-    // A new model's words come from all that the pipeline plays, whichever part of it runs; one thread, so that the bits
-    // are the same on every machine of a kind.
+    // A new model's words come from all that the pipeline plays, whichever part of it runs; one thread, so that the
+    // bits are the same on every machine of a kind.
     let whole = Pipeline { models: part.models.clone(), ..pipeline.clone() };
     let policy = models::start(&whole, Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None }, &Default::default())?;
     let sink = Sink::of(expecting);

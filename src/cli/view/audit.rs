@@ -1,4 +1,5 @@
-//! The audits of a run: the figures that `flow audit` prints, the audited turns, and the answers that were tried at the turns of an episode.
+//! The audits of a run: the figures that `flow audit` prints, the audited turns, and the answers that were tried at the
+//! turns of an episode.
 
 use super::answers::{split, up_to, MOST};
 use super::cells;
@@ -20,8 +21,8 @@ const TURN: &str = "iteration, task, sample, attempt, turn";
 
 /// The audit `name`: its figures, its turns by disagreement, and the points of its plot.
 ///
-/// A credit and a worth have different scales. So each is divided by its root mean square over the audited turns, which keeps its sign, and the
-/// disagreement of a turn is the distance of the two.
+/// A credit and a worth have different scales. So each is divided by its root mean square over the audited turns, which
+/// keeps its sign, and the disagreement of a turn is the distance of the two.
 pub fn audit(run: &ServedRun, name: &str) -> Answer {
     let audits = run.audits()?;
     if audits.is_empty() {
@@ -53,8 +54,8 @@ pub fn audit(run: &ServedRun, name: &str) -> Answer {
     Ok(json!({ "credit": credit, "figures": Figures::of(&run.run, name)?.json(), "turns": turns, "points": points }))
 }
 
-/// The answers that audits tried at the turns of an iteration's episodes, by task and sample. None for a table whose episodes are not of the
-/// training, since an audit has none of them.
+/// The answers that audits tried at the turns of an iteration's episodes, by task and sample. None for a table whose
+/// episodes are not of the training, since an audit has none of them.
 pub fn tried(run: &ServedRun, iteration: u64, table: &str) -> Result<BTreeMap<(String, u64), Value>> {
     let manifest = run.manifest()?;
     let apart = manifest.info.nodes.iter().any(|node| node.id == table && node.role.is_some_and(Role::apart));

@@ -1,5 +1,5 @@
-//! Clusters that last over iterations: those of observations, which a node with `op: cluster` keeps, and those of the entries of a memory with
-//! `per: cluster`, which are its buckets.
+//! Clusters that last over iterations: those of observations, which a node with `op: cluster` keeps, and those of the
+//! entries of a memory with `per: cluster`, which are its buckets.
 
 use super::answers::{nodes_with, up_to, RunTable, MOST, NAME};
 use super::memory::{readers, COMPARED};
@@ -27,8 +27,9 @@ fn keeper(run: &ServedRun, node: &str) -> Result<RunTable> {
     Err(Error::Request(why))
 }
 
-/// The clusters after an iteration, the largest first, each with its prototype and the row that founded it. `told` counts the turns since the
-/// iteration `first` that were given an entry of a memory: turns of the cluster, or given an entry of it.
+/// The clusters after an iteration, the largest first, each with its prototype and the row that founded it. `told`
+/// counts the turns since the iteration `first` that were given an entry of a memory: turns of the cluster, or given an
+/// entry of it.
 pub fn clusters(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     let table = keeper(run, node)?;
     let first = (iteration + 1).saturating_sub(COMPARED);
@@ -63,8 +64,8 @@ pub fn clusters(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     Ok(answer)
 }
 
-/// The clusters of observations, whose members are turns. Their entries are those of a memory that were written at such a turn, or linked to
-/// the cluster, and are still there.
+/// The clusters of observations, whose members are turns. Their entries are those of a memory that were written at such
+/// a turn, or linked to the cluster, and are still there.
 fn observed(run: &ServedRun, table: &RunTable, iteration: u64) -> Result<String> {
     Ok(format!(
         "{}, cluster_founders AS (SELECT cluster, prototype, iteration AS since, task, sample, attempt, turn FROM cluster_rows WHERE prototype <> ''), \
@@ -74,7 +75,8 @@ fn observed(run: &ServedRun, table: &RunTable, iteration: u64) -> Result<String>
     ))
 }
 
-/// The rows of the clusters of observations up to an iteration, and the entries of each that are still there; of one cluster with their texts.
+/// The rows of the clusters of observations up to an iteration, and the entries of each that are still there; of one
+/// cluster with their texts.
 fn pools(run: &ServedRun, table: &RunTable, iteration: u64, one: Option<u64>) -> Result<String> {
     let (which, text) = match one {
         Some(id) => (format!("cluster = {id}"), ", arg_max(text, iteration) AS text"),
@@ -105,7 +107,8 @@ fn pools(run: &ServedRun, table: &RunTable, iteration: u64, one: Option<u64>) ->
     ))
 }
 
-/// The clusters of a memory, whose members are the entries that are still there. A cluster has the name of the entry that founded it.
+/// The clusters of a memory, whose members are the entries that are still there. A cluster has the name of the entry
+/// that founded it.
 fn remembered(table: &RunTable, iteration: u64) -> String {
     format!(
         "cluster_rows AS MATERIALIZED (SELECT bucket AS cluster, id, change, key, source, task, sample, attempt, turn FROM {} WHERE iteration <= {iteration}), \
@@ -118,7 +121,8 @@ fn remembered(table: &RunTable, iteration: u64) -> String {
     )
 }
 
-/// The members of a cluster after an iteration, the newest first; of observations also the entries of memories that it has.
+/// The members of a cluster after an iteration, the newest first; of observations also the entries of memories that it
+/// has.
 pub fn cluster(run: &ServedRun, node: &str, iteration: u64, id: u64) -> Answer {
     let table = keeper(run, node)?;
     if !table.has("prototype") {

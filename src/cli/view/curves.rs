@@ -37,7 +37,8 @@ pub fn curve(run: &ServedRun, node: &str, name: &str) -> Answer {
     Ok(json!({ "sql": sql(node, name), "of": points.len(), "each": step, "points": drawn }))
 }
 
-/// The mean of several runs where all of them have a value; from three runs on with its 95% interval (Student's t over the runs).
+/// The mean of several runs where all of them have a value; from three runs on with its 95% interval (Student's t over
+/// the runs).
 pub fn band(runs: &[Arc<ServedRun>], node: &str, name: &str) -> Answer {
     let mut all = Vec::new();
     for run in runs {
@@ -105,7 +106,8 @@ mod tests {
             .collect()
     }
 
-    /// The mean of 0.6, 0.7, 0.8 is 0.7, their deviation 0.1, t of 2 degrees 4.303: 0.7 +- 4.303 * 0.1 / sqrt(3) = 0.7 +- 0.248434.
+    /// The mean of 0.6, 0.7, 0.8 is 0.7, their deviation 0.1, t of 2 degrees 4.303: 0.7 +- 4.303 * 0.1 / sqrt(3) = 0.7
+    /// +- 0.248434.
     #[test]
     fn three_seeds_have_a_band_where_all_of_them_have_a_value() {
         let runs = [run(&[(0, 0.6), (5, 0.1)]), run(&[(0, 0.7)]), run(&[(0, 0.8), (5, 0.3)])];

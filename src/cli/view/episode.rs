@@ -52,7 +52,8 @@ fn sql(rows: &RunTable, iteration: u64, task: &str, sample: u64) -> String {
     )
 }
 
-/// The text of the prompt of one row, which an episode's answer leaves out where it is long and known from the row before.
+/// The text of the prompt of one row, which an episode's answer leaves out where it is long and known from the row
+/// before.
 pub fn prompt(run: &ServedRun, iteration: u64, table: &str, name: &[(&str, &str)]) -> Answer {
     let rows = RunTable::of(run, table)?;
     let condition: String = name.iter().map(|(column, value)| format!(" AND {column} = {}", literal(value))).collect();
@@ -82,8 +83,8 @@ fn read(run: &ServedRun, table: &str, sql: &str, rows: &QueryResult) -> Answer {
     Ok(answer)
 }
 
-/// By row: the prompt as the model read it, parted where it begins to differ from the row before it, what a memory added to it, and the answer
-/// token by token.
+/// By row: the prompt as the model read it, parted where it begins to differ from the row before it, what a memory
+/// added to it, and the answer token by token.
 fn texts(batches: &[RecordBatch], tokenizer: &Tokenizer) -> Result<Vec<Value>> {
     let mut before: Vec<u32> = Vec::new();
     let mut texts = Vec::new();
@@ -122,8 +123,8 @@ fn added<'a>(prompt: &'a [u32], bare: &[u32]) -> &'a [u32] {
     &prompt[start..prompt.len() - end]
 }
 
-/// What each token adds to the text of those before it, so that the pieces together are the text. A character of several tokens is the
-/// last one's.
+/// What each token adds to the text of those before it, so that the pieces together are the text. A character of
+/// several tokens is the last one's.
 fn pieces(tokens: &[u32], tokenizer: &Tokenizer) -> Vec<String> {
     // A short context before a token suffices to know whether a space stands before it.
     const CONTEXT: usize = 8;

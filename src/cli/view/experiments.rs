@@ -60,8 +60,8 @@ fn sorted_out(known: &[Known]) -> Vec<Experiment> {
     experiments.into_iter().zip(labels).map(|(experiment, label)| Experiment { label, runs: runs(experiment) }).collect()
 }
 
-/// A label for the first run of each experiment. Experiments of one name are labelled with the settings that differ, or with their folders
-/// if these settings are many.
+/// A label for the first run of each experiment. Experiments of one name are labelled with the settings that differ, or
+/// with their folders if these settings are many.
 fn labels(firsts: &[&Known]) -> Vec<String> {
     let label = |first: &&Known| {
         let namesakes: Vec<&&Known> = firsts.iter().filter(|other| other.name == first.name).collect();

@@ -1,4 +1,5 @@
-//! The pages of runs as files, for a paper or any web server: every answer that the pages ask for, of some iterations, lies beside them.
+//! The pages of runs as files, for a paper or any web server: every answer that the pages ask for, of some iterations,
+//! lies beside them.
 
 use super::experiments::experiments;
 use super::folder::PagesFolder;
@@ -68,7 +69,8 @@ pub fn write(runs: &ServedRuns, folder: &Path, iterations: usize) -> Result<Writ
     Ok(Written { page, files, bytes, left_out })
 }
 
-/// The page where its answers are files: they are scripts, since a page of a file may fetch nothing, and nothing else is loaded.
+/// The page where its answers are files: they are scripts, since a page of a file may fetch nothing, and nothing else
+/// is loaded.
 fn as_file(page: &str) -> String {
     let policy = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'; form-action 'none'";
     let meta = format!("<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">");

@@ -1,4 +1,5 @@
-//! The folder of pages as files: made anew, or in the place of pages that this program wrote there before, and of nothing else.
+//! The folder of pages as files: made anew, or in the place of pages that this program wrote there before, and of
+//! nothing else.
 
 use crate::cli::error::{Error, Result};
 use crate::files;

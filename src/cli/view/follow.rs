@@ -1,5 +1,5 @@
-//! Pages that follow a run: `flow view` in a process of its own, so that nothing it does can disturb the run. It ends with the run, however that ends:
-//! it waits for the end of its standard input, which the run's process holds open.
+//! Pages that follow a run: `flow view` in a process of its own, so that nothing it does can disturb the run. It ends
+//! with the run, however that ends: it waits for the end of its standard input, which the run's process holds open.
 
 use crate::cli::output::warn;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct FollowingPages(Child);
 
 impl FollowingPages {
-    /// Begins to serve the pages of the run in `folder`, and prints their address. Without pages the run goes on all the same.
+    /// Begins to serve the pages of the run in `folder`, and prints their address. Without pages the run goes on all
+    /// the same.
     pub fn begin(folder: &Path) -> Option<FollowingPages> {
         match FollowingPages::start(folder) {
             Ok((pages, Some(address))) => {

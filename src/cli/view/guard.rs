@@ -1,4 +1,5 @@
-//! Requests are answered if they come from pages of this address, or have the token. A page of another site in the same browser may not.
+//! Requests are answered if they come from pages of this address, or have the token. A page of another site in the same
+//! browser may not.
 
 use axum::http::{header, HeaderMap};
 use std::net::SocketAddr;
@@ -8,7 +9,8 @@ const COOKIE: &str = "flow-view";
 
 /// What a request must have.
 pub struct Guard {
-    /// The names of this address, as `Host` has them; none where it serves other machines, which may call it by any name.
+    /// The names of this address, as `Host` has them; none where it serves other machines, which may call it by any
+    /// name.
     hosts: Vec<String>,
     token: Option<String>,
 }

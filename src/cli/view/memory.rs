@@ -17,7 +17,8 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     if !table.has("change") {
         return Err(Error::Request(format!("`{node}` is no memory that was logged")));
     }
-    // Which entries there are takes three columns of the whole memory; what they say, the iterations since the first of them came.
+    // Which entries there are takes three columns of the whole memory; what they say, the iterations since the first of
+    // them came.
     let since = format!(
         "SELECT min(since) FROM (SELECT min(iteration) AS since FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0)",
         table.name
@@ -49,8 +50,8 @@ pub fn readers(run: &ServedRun) -> Result<(RunTable, String)> {
     Ok((RunTable::of(run, name)?, list))
 }
 
-/// The iterations when an entry can have been retrieved: the ones when a memory had it, and as many after them as its readers lag behind.
-/// All, where no memory was logged that had it.
+/// The iterations when an entry can have been retrieved: the ones when a memory had it, and as many after them as its
+/// readers lag behind. All, where no memory was logged that had it.
 fn known(run: &ServedRun, id: u64) -> Result<(u64, u64)> {
     let of = |name: &String| format!("SELECT iteration, change FROM {} WHERE id = {id}", quoted(name));
     let changes: Vec<String> = nodes_with(run, "change")?.iter().map(of).collect();
@@ -82,8 +83,8 @@ pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
     within(run, first..=last, &sql)
 }
 
-/// For each retrieved entry: the episodes that retrieved it, and the others of the same tasks, from the first to the last iteration with a
-/// retrieval.
+/// For each retrieved entry: the episodes that retrieved it, and the others of the same tasks, from the first to the
+/// last iteration with a retrieval.
 pub fn effects(run: &ServedRun, iteration: u64) -> Answer {
     let (rows, list) = readers(run)?;
     let first = (iteration + 1).saturating_sub(COMPARED);

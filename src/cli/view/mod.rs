@@ -1,4 +1,5 @@
-//! `flow view`: runs in the browser. It reads the log alone, so it works beside a run that goes on, and on one that died.
+//! `flow view`: runs in the browser. It reads the log alone, so it works beside a run that goes on, and on one that
+//! died.
 
 mod answers;
 mod audit;

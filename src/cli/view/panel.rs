@@ -25,8 +25,8 @@ pub fn failures(run: &ServedRun) -> Answer {
     Ok(json!({ "causes": up_to(run, None, causes)?, "newest": up_to(run, None, &newest)? }))
 }
 
-/// The tasks of a panel at the last measurement up to an iteration: of each the share of its episodes that were won; pass@k where they had
-/// several attempts.
+/// The tasks of a panel at the last measurement up to an iteration: of each the share of its episodes that were won;
+/// pass@k where they had several attempts.
 pub fn panel(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     let rows = RunTable::of(run, node)?;
     let measured = measured(run, node)?;
@@ -62,7 +62,8 @@ pub fn measured(run: &ServedRun, node: &str) -> Result<Vec<u64>> {
     Ok(run.manifest()?.committed.iter().filter(has).map(|iteration| iteration.iteration).collect())
 }
 
-/// [k, share of the trials that were won within k attempts, and its 95% interval over tasks], where trials have several attempts.
+/// [k, share of the trials that were won within k attempts, and its 95% interval over tasks], where trials have several
+/// attempts.
 fn passes(run: &ServedRun, rows: &RunTable, iteration: u64) -> Answer {
     let sql = format!(
         "SELECT task, sample, min(CASE WHEN won THEN attempt END) AS won_at, max(attempt) + 1 AS attempts FROM {} \

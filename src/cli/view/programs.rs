@@ -1,4 +1,5 @@
-//! Questions that this program answers in processes of their own: they can be ended, and have the bounds of `flow query`.
+//! Questions that this program answers in processes of their own: they can be ended, and have the bounds of
+//! `flow query`.
 
 use super::answers::MOST;
 use super::runs::ServedRun;
@@ -46,8 +47,8 @@ pub async fn sql(run: &ServedRun, sql: &str) -> Answer {
     Ok(json!({ "sql": sql, "columns": columns, "rows": rows, "more": more }))
 }
 
-/// The process that answers a question. One was started with the question before, and waits: a program of this size takes longer to start
-/// than most answers take.
+/// The process that answers a question. One was started with the question before, and waits: a program of this size
+/// takes longer to start than most answers take.
 async fn asked(run: &ServedRun, sql: &str) -> Result<(Child, ChildStdout)> {
     let mut waiting = run.waiting.lock().take();
     // One that has ended, for whatever reason, answers nothing.

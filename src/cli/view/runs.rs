@@ -156,7 +156,8 @@ impl ServedRun {
         Ok(log::audits(&self.run, &self.manifest()?.info))
     }
 
-    /// The tables that can be asked, with their columns: they stay what they are once an iteration is committed, until the run is audited.
+    /// The tables that can be asked, with their columns: they stay what they are once an iteration is committed, until
+    /// the run is audited.
     ///
     /// # Errors
     /// If the log can't be read.

@@ -1,4 +1,5 @@
-//! Ends a process before its run does: because another process is gone, because of a panic, or because a stop was requested.
+//! Ends a process before its run does: because another process is gone, because of a panic, or because a stop was
+//! requested.
 
 use crate::dataflow::failure::guarding;
 use std::io::Write;
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether this process has reported why it ends: once, though several threads may notice.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Keeps this process from reporting that another one is gone: the run has already failed, and the failure is reported elsewhere.
+/// Keeps this process from reporting that another one is gone: the run has already failed, and the failure is reported
+/// elsewhere.
 pub(in crate::dataflow) fn mark_reported() {
     REPORTED.store(true, Ordering::SeqCst);
 }
@@ -24,16 +26,16 @@ pub(in crate::dataflow) fn gone(process: &str) -> ! {
     end_process(1)
 }
 
-/// Ends the process at once. An ordinary exit would destroy libtorch's globals while other threads still use them, and each of those would
-/// print an error.
+/// Ends the process at once. An ordinary exit would destroy libtorch's globals while other threads still use them, and
+/// each of those would print an error.
 pub fn end_process(code: i32) -> ! {
     // A closed standard output is no reason to fail.
     let _ = std::io::stdout().flush();
     signal_hook::low_level::exit(code)
 }
 
-/// A panic of an environment costs its episode, and a stage's is caught and named; any other panic on a worker would leave the
-/// other workers waiting for it for ever, so it ends the process, at once and with its message.
+/// A panic of an environment costs its episode, and a stage's is caught and named; any other panic on a worker would
+/// leave the other workers waiting for it for ever, so it ends the process, at once and with its message.
 pub(in crate::dataflow) fn end_on_panic() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {

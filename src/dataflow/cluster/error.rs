@@ -2,7 +2,8 @@
 
 use std::io;
 
-/// Why processes don't come together. Every message names the process and says what to do where there is something to do.
+/// Why processes don't come together. Every message names the process and says what to do where there is something to
+/// do.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("`{0}` is no address: write one `address:port` a line")]

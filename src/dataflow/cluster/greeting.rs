@@ -1,5 +1,5 @@
-//! The handshake between two processes: one line of JSON from each, so that even another version of this program can explain why it refuses
-//! to take part.
+//! The handshake between two processes: one line of JSON from each, so that even another version of this program can
+//! explain why it refuses to take part.
 
 use super::{Purpose, RunIdentity};
 use serde::de::DeserializeOwned;
@@ -54,7 +54,8 @@ pub(super) struct Welcome {
     pub news: Value,
 }
 
-/// A connection whose first line is still being received. It is polled, so that a silent or slow peer doesn't block others.
+/// A connection whose first line is still being received. It is polled, so that a silent or slow peer doesn't block
+/// others.
 pub(super) struct LineReader {
     stream: TcpStream,
     until: Instant,
@@ -68,8 +69,8 @@ impl LineReader {
         Ok(LineReader { stream, until, text: Vec::new() })
     }
 
-    /// The line's value and the connection once the line is complete; itself while it isn't. Reads not a byte more than the line: later
-    /// bytes belong to timely.
+    /// The line's value and the connection once the line is complete; itself while it isn't. Reads not a byte more than
+    /// the line: later bytes belong to timely.
     pub fn look<T: DeserializeOwned>(mut self) -> io::Result<Result<(T, TcpStream), LineReader>> {
         let mut buffer = [0; 4096];
         let here = match self.stream.peek(&mut buffer) {

@@ -17,8 +17,8 @@ pub struct Hosts {
 const SECRET: &str = "secret:";
 
 impl Hosts {
-    /// Reads one `address:port` a line, and perhaps a line `secret: TEXT`; lines that are empty or begin with `#` don't count. Fails on a
-    /// line that isn't an address, and on a `process` that has no line.
+    /// Reads one `address:port` a line, and perhaps a line `secret: TEXT`; lines that are empty or begin with `#` don't
+    /// count. Fails on a line that isn't an address, and on a `process` that has no line.
     ///
     /// ```
     /// use flow::dataflow::cluster::Hosts;

@@ -1,4 +1,5 @@
-//! Connects all processes with one another: each connects to those with a lower number and accepts those with a higher one.
+//! Connects all processes with one another: each connects to those with a lower number and accepts those with a higher
+//! one.
 
 use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome, ANSWER};
 use super::secret::{is_proved, nonce, proof, Side};
@@ -14,8 +15,8 @@ use std::time::Instant;
 const SILENT: usize = 256;
 
 impl Cluster {
-    /// Connects with all other processes; fails if one is missing or belongs to another run. `news` is a message from the first process to
-    /// the others.
+    /// Connects with all other processes; fails if one is missing or belongs to another run. `news` is a message from
+    /// the first process to the others.
     pub fn join(hosts: &Hosts, same: &RunIdentity, news: Value, meanwhile: &Meanwhile) -> Result<Cluster, ClusterError> {
         let mut waiting = PeerWait::new(hosts, meanwhile);
         let here = hosts.process;
@@ -49,7 +50,8 @@ impl Cluster {
         (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|sockets| sockets[p].is_none()))
     }
 
-    /// Waits for the processes with higher numbers. Any other connection is refused with a reason, and the wait goes on.
+    /// Waits for the processes with higher numbers. Any other connection is refused with a reason, and the wait goes
+    /// on.
     fn accept(&mut self, listener: &TcpListener, same: &RunIdentity, waiting: &mut PeerWait) -> Result<(), ClusterError> {
         listener.set_nonblocking(true)?;
         let mut knocking: VecDeque<Guest> = VecDeque::new();

@@ -1,18 +1,20 @@
-//! A host that is cut off says nothing more, and neither does the system: it holds a connection on which nothing comes for hours. So it is
-//! asked to look after those between the processes of a run, and to break one when the other host hasn't answered for a while.
+//! A host that is cut off says nothing more, and neither does the system: it holds a connection on which nothing comes
+//! for hours. So it is asked to look after those between the processes of a run, and to break one when the other host
+//! hasn't answered for a while.
 
 use rustix::net::sockopt;
 use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long nothing may come before the system asks whether the other host is there, and how long it waits for each answer.
+/// How long nothing may come before the system asks whether the other host is there, and how long it waits for each
+/// answer.
 const QUIET: Duration = Duration::from_secs(4);
 /// How often it asks before the connection is broken.
 const ASKED: u32 = 3;
 
-/// Has the system break the connection once the other host has been silent for [`QUIET`] and [`ASKED`] times that, or has not acknowledged
-/// sent data for as long.
+/// Has the system break the connection once the other host has been silent for [`QUIET`] and [`ASKED`] times that, or
+/// has not acknowledged sent data for as long.
 ///
 /// # Errors
 /// If the system can't.

@@ -1,5 +1,5 @@
-//! Heartbeats between processes. The first process ends a run without progress; it may itself be idle for good reason while another process
-//! is still playing.
+//! Heartbeats between processes. The first process ends a run without progress; it may itself be idle for good reason
+//! while another process is still playing.
 
 use super::{Cluster, Purpose};
 use std::io::{self, Read, Write};

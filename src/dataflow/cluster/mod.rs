@@ -1,8 +1,8 @@
 //! Several processes as one: who they are, that they mean the same run, and the connections that timely then uses.
 //!
-//! timely's protocol has neither authentication nor encryption. A secret in the hosts file keeps strangers from taking part; without one,
-//! anyone who can reach a port can. Use loopback or a private network. A process listens at its own address of the hosts file and nowhere
-//! else.
+//! timely's protocol has neither authentication nor encryption. A secret in the hosts file keeps strangers from taking
+//! part; without one, anyone who can reach a port can. Use loopback or a private network. A process listens at its own
+//! address of the hosts file and nowhere else.
 //!
 //! - `hosts`: the processes of a run, and what all of them must agree on
 //! - `greeting`: what two processes say to one another first

@@ -1,7 +1,8 @@
 //! Connections between the policies of several processes: what [`Peers`] asks for, over TCP.
 //!
-//! A message is its length in eight bytes, the least significant first, and its bytes. Whose turn it is comes as a message of the
-//! first process with the model's name. An update's messages follow on the same connections, so the two can't get mixed up.
+//! A message is its length in eight bytes, the least significant first, and its bytes. Whose turn it is comes as a
+//! message of the first process with the model's name. An update's messages follow on the same connections, so the two
+//! can't get mixed up.
 
 use super::end::gone;
 use super::{Cluster, Purpose};
@@ -64,8 +65,8 @@ impl Connections {
     }
 }
 
-/// The result of using a connection. A broken one ends this process, as it does where timely notices it: no process waits for one that is
-/// gone.
+/// The result of using a connection. A broken one ends this process, as it does where timely notices it: no process
+/// waits for one that is gone.
 fn came<T>(process: usize, result: io::Result<T>) -> T {
     result.unwrap_or_else(|_| gone(&process.to_string()))
 }

@@ -1,5 +1,6 @@
-//! Proof that both sides of a connection know the secret of the hosts file, which is never sent: each side answers the other's nonce with an
-//! HMAC. It keeps strangers out of a run that gathers; what is sent afterwards is neither encrypted nor signed.
+//! Proof that both sides of a connection know the secret of the hosts file, which is never sent: each side answers the
+//! other's nonce with an HMAC. It keeps strangers out of a run that gathers; what is sent afterwards is neither
+//! encrypted nor signed.
 
 use super::greeting::Greeting;
 use hmac::{Hmac, Mac};

@@ -1,4 +1,5 @@
-//! Waits for the other processes: with a time limit, with messages to the person who started this one, and with a way to cancel.
+//! Waits for the other processes: with a time limit, with messages to the person who started this one, and with a way
+//! to cancel.
 
 use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome};
 use super::secret::{is_proved, proof, Side};

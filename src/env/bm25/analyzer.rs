@@ -1,5 +1,5 @@
-//! A text as search terms, by the steps of Lucene's English analysis: words in small letters, without a possessive 's and without stop
-//! words, each cut to its stem.
+//! A text as search terms, by the steps of Lucene's English analysis: words in small letters, without a possessive 's
+//! and without stop words, each cut to its stem.
 
 use super::porter::stem;
 
@@ -9,8 +9,9 @@ const STOP: [&str; 33] = [
     "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
 ];
 
-/// The terms of a text, in its order. Words are letters and digits; a `.` or `'` between two letters or two digits, or a `,` between two
-/// digits, is part of a word (Unicode's rule for word boundaries, as far as texts of Latin letters need it).
+/// The terms of a text, in its order. Words are letters and digits; a `.` or `'` between two letters or two digits, or
+/// a `,` between two digits, is part of a word (Unicode's rule for word boundaries, as far as texts of Latin letters
+/// need it).
 pub fn terms(text: &str) -> Vec<String> {
     words(text).into_iter().filter_map(|word| term(&word)).collect()
 }

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 const K1: f32 = 0.9;
 const B: f32 = 0.4;
 
-/// Documents by their terms. Scores are Lucene's `BM25Similarity` (k1 0.9, b 0.4) in its own precision: the length of a document counts
-/// as the byte that Lucene keeps of it, and there is no factor k1 + 1.
+/// Documents by their terms. Scores are Lucene's `BM25Similarity` (k1 0.9, b 0.4) in its own precision: the length of a
+/// document counts as the byte that Lucene keeps of it, and there is no factor k1 + 1.
 pub struct Bm25Index {
     /// Only asked for one term at a time, never walked.
     postings: FxHashMap<String, Vec<Posting>>,
@@ -43,7 +43,8 @@ impl Bm25Index {
         Bm25Index { postings, inverse }
     }
 
-    /// The places of the `most` texts that score highest, best first; texts without any of the words score nothing and are left out.
+    /// The places of the `most` texts that score highest, best first; texts without any of the words score nothing and
+    /// are left out.
     pub fn search(&self, query: &str, most: usize) -> Vec<usize> {
         let mut query_terms: Vec<(String, u32)> = Vec::new();
         for term in terms(query) {
@@ -72,12 +73,14 @@ impl Bm25Index {
     }
 }
 
-/// Lucene's inverse document frequency of a term that `having` of `all` documents have: ln(1 + (N - n + 1/2) / (n + 1/2)).
+/// Lucene's inverse document frequency of a term that `having` of `all` documents have: ln(1 + (N - n + 1/2) / (n +
+/// 1/2)).
 fn rarity(all: usize, having: usize) -> f32 {
     (1.0 + (all as f64 - having as f64 + 0.5) / (having as f64 + 0.5)).ln() as f32
 }
 
-/// What a term that a document has `count` times adds to its score: weight * count / (count + 1 / inverse), as Lucene computes it.
+/// What a term that a document has `count` times adds to its score: weight * count / (count + 1 / inverse), as Lucene
+/// computes it.
 fn gain(weight: f32, count: u32, inverse: f32) -> f32 {
     weight - weight / (1.0 + count as f32 * inverse)
 }

@@ -1,8 +1,9 @@
-//! The stem of an English word by Porter's algorithm (Porter 1980, "An algorithm for suffix stripping"), with the two departures that
-//! its author's own program makes and Lucene keeps: `logi` becomes `log`, and `bli` (not `abli`) becomes `ble`.
+//! The stem of an English word by Porter's algorithm (Porter 1980, "An algorithm for suffix stripping"), with the two
+//! departures that its author's own program makes and Lucene keeps: `logi` becomes `log`, and `bli` (not `abli`)
+//! becomes `ble`.
 
-/// The stem of a word in small letters. Words of two letters and fewer, and words with anything but the letters a to z, stay as they
-/// are in the parts that the rules don't match.
+/// The stem of a word in small letters. Words of two letters and fewer, and words with anything but the letters a to z,
+/// stay as they are in the parts that the rules don't match.
 pub fn stem(word: &str) -> String {
     if word.chars().count() <= 2 {
         return word.into();
@@ -137,8 +138,8 @@ impl Word {
         }
     }
 
-    /// Steps 2 and 3: the suffix of the table that the word ends with, replaced if enough stands before it. No two suffixes of a table
-    /// that end a word alike are of one length, and the longest counts.
+    /// Steps 2 and 3: the suffix of the table that the word ends with, replaced if enough stands before it. No two
+    /// suffixes of a table that end a word alike are of one length, and the longest counts.
     fn first_longest(&mut self, table: &[(&str, &str)], least: usize) {
         let longest = table.iter().filter(|(suffix, _)| self.ends(suffix)).max_by_key(|(suffix, _)| suffix.len());
         if let Some((suffix, by)) = longest {

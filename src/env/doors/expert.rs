@@ -51,8 +51,9 @@ impl Player {
         Some(action)
     }
 
-    /// What it writes beside that action: the room that it goes to see as `explore`, and as `memory` the right door once it was seen, on the sign
-    /// or on a note, before that the rooms that were searched in vain. None for other parts.
+    /// What it writes beside that action: the room that it goes to see as `explore`, and as `memory` the right door
+    /// once it was seen, on the sign or on a note, before that the rooms that were searched in vain. None for other
+    /// parts.
     pub fn part(&self, tag: &str, house: &House, looked: &[usize]) -> Option<String> {
         let none = || "none".to_owned();
         match tag {

@@ -1,9 +1,9 @@
-//! A house where one has to know when to look: one of several doors is the right one. Some houses say which in the hall, some on a note in
-//! a room, where looking costs two turns, and some nowhere, as they say. A room's content can't be seen from the hall, so it has to be
-//! remembered. The best play is known exactly ([`optimum`]).
+//! A house where one has to know when to look: one of several doors is the right one. Some houses say which in the
+//! hall, some on a note in a room, where looking costs two turns, and some nowhere, as they say. A room's content can't
+//! be seen from the hall, so it has to be remembered. The best play is known exactly ([`optimum`]).
 //!
-//! Made for the claim that an agent can learn to explore where it pays (EAPO): one that always looks and one that never does both fall
-//! short of the best. A step into a room can be taken back, by a way that is the room's own.
+//! Made for the claim that an agent can learn to explore where it pays (EAPO): one that always looks and one that never
+//! does both fall short of the best. A step into a room can be taken back, by a way that is the room's own.
 
 mod expert;
 mod house;
@@ -47,7 +47,8 @@ impl Doors {
         Doors { player: Player::new(expert, house.content()), house, place: Place::Hall, looked: vec![] }
     }
 
-    /// Where an action leads from here; none where it can't be carried out. A way that doesn't lead back leaves one where one is.
+    /// Where an action leads from here; none where it can't be carried out. A way that doesn't lead back leaves one
+    /// where one is.
     fn leads(&self, action: &str) -> Option<Place> {
         match (self.place, action.split_once(' ')?) {
             (Place::Hall, ("open", colour)) => {
@@ -83,7 +84,8 @@ impl Environment for Doors {
         self.see(0.0, true)
     }
 
-    /// `open` and a colour ends the episode, `enter` and a room's name leads there, and the room's way back to the hall.
+    /// `open` and a colour ends the episode, `enter` and a room's name leads there, and the room's way back to the
+    /// hall.
     fn step(&mut self, action: &str) -> TimeStep {
         let Some(place) = self.leads(action.trim()) else { return self.see(0.0, false) };
         self.place = place;

@@ -14,8 +14,9 @@ pub struct Optimum {
     pub explores: f64,
 }
 
-/// What a player of a house with `doors` doors knows: whether it knows the right one, and how many of its rooms it hasn't seen.
-/// The best of opening a door and of looking into a further room (two turns: there and back), which has the note with chance 1 / `left`.
+/// What a player of a house with `doors` doors knows: whether it knows the right one, and how many of its rooms it
+/// hasn't seen. The best of opening a door and of looking into a further room (two turns: there and back), which has
+/// the note with chance 1 / `left`.
 fn best(clue: Clue, doors: usize, known: bool, left: usize) -> Optimum {
     let right = if known { 1.0 } else { 1.0 / doors as f64 };
     let open = Optimum { value: right - f64::from(COST), ..Optimum::default() };
@@ -38,9 +39,9 @@ pub fn with_clue(clue: Clue, doors: usize, rooms: usize) -> Optimum {
     best(clue, doors, clue == Clue::Sign, rooms)
 }
 
-/// The same over all houses (each clue is in a third of them), and the exploration degree (EAPO, D.7.4): of the states that episodes are
-/// in, each counted once an episode, the share that they are in more than once. An episode that looks into n rooms is in n + 1 states, and
-/// returns to one of them: the hall.
+/// The same over all houses (each clue is in a third of them), and the exploration degree (EAPO, D.7.4): of the states
+/// that episodes are in, each counted once an episode, the share that they are in more than once. An episode that looks
+/// into n rooms is in n + 1 states, and returns to one of them: the hall.
 pub fn optimum(doors: usize, rooms: usize) -> (Optimum, f64) {
     let all = Clue::ALL.map(|clue| with_clue(clue, doors, rooms));
     let mean = |field: fn(&Optimum) -> f64| all.iter().map(field).sum::<f64>() / 3.0;
@@ -52,9 +53,10 @@ pub fn optimum(doors: usize, rooms: usize) -> (Optimum, f64) {
 mod tests {
     use super::*;
 
-    /// Four doors, two rooms, 0.05 a step. A sign: 1 - 0.05 = 0.95. Dark: 0.25 - 0.05 = 0.2. A note: a first look costs 0.1 and finds it half
-    /// of the time, and then 0.95 is left; else a second one finds it, 0.95 - 0.1 = 0.85 are left: -0.1 + 0.475 + 0.425 = 0.8, by 1.5 looks.
-    /// All in all 0.65, and a third of the episodes come back to one of 1.5 states: 2/9.
+    /// Four doors, two rooms, 0.05 a step. A sign: 1 - 0.05 = 0.95. Dark: 0.25 - 0.05 = 0.2. A note: a first look costs
+    /// 0.1 and finds it half of the time, and then 0.95 is left; else a second one finds it, 0.95 - 0.1 = 0.85 are
+    /// left: -0.1 + 0.475 + 0.425 = 0.8, by 1.5 looks. All in all 0.65, and a third of the episodes come back to one of
+    /// 1.5 states: 2/9.
     #[test]
     fn the_best_as_worked_by_hand() {
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "{a} is not {b}");
@@ -69,7 +71,8 @@ mod tests {
         close(degree, 2.0 / 9.0);
     }
 
-    /// With two doors, four rooms and no clue better than a guess at once: 0.45 against -0.1 + ... the note is worth 0.5, and 2.5 looks cost 0.25.
+    /// With two doors, four rooms and no clue better than a guess at once: 0.45 against -0.1 + ... the note is worth
+    /// 0.5, and 2.5 looks cost 0.25.
     #[test]
     fn looking_stops_where_it_does_not_pay() {
         let note = with_clue(Clue::Note, 2, 4);

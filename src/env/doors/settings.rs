@@ -15,9 +15,9 @@ pub enum Expert {
     /// One who looks into rooms where that pays and nowhere else: the best there is.
     #[default]
     Best,
-    /// One who knows the form of an answer and not when to look: in the hall looks with even odds as long as it has seen no note and there is a
-    /// room left, whatever the sign says, else opens the door that it knows of, or any; in a room takes the way back with even odds, else any
-    /// way. For a warm start that leaves something to learn.
+    /// One who knows the form of an answer and not when to look: in the hall looks with even odds as long as it has
+    /// seen no note and there is a room left, whatever the sign says, else opens the door that it knows of, or any; in
+    /// a room takes the way back with even odds, else any way. For a warm start that leaves something to learn.
     Hesitant,
 }
 

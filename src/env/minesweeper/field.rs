@@ -37,8 +37,8 @@ impl Field {
         Field { size, open: vec![false; mines.len()], around, left, mines }
     }
 
-    /// The field of a seed with its first cell, as yet closed. Fields that the first opening would win are left out, and fields
-    /// are dealt out by their content, so none is in two splits.
+    /// The field of a seed with its first cell, as yet closed. Fields that the first opening would win are left out,
+    /// and fields are dealt out by their content, so none is in two splits.
     pub fn make(settings: &MinesweeperSettings, seed: u64, deal: Deal) -> Result<(Self, usize), EnvError> {
         let cells = settings.size * settings.size;
         for tried in 0..TRIES {
@@ -61,8 +61,8 @@ impl Field {
         })
     }
 
-    /// Hash of mines and of the region that the first cell opens: what a player can tell apart. Each blank cell of a region opens all of it, so the
-    /// first one stands for them.
+    /// Hash of mines and of the region that the first cell opens: what a player can tell apart. Each blank cell of a
+    /// region opens all of it, so the first one stands for them.
     pub fn content(&self, first: usize) -> u64 {
         let mut opened = Field::new(self.size, self.mines.clone());
         opened.dig(first);

@@ -1,9 +1,9 @@
-//! What an open field says about its closed cells: the exact probability of a mine in each, by counting every placement of
-//! mines that agrees with the numbers.
+//! What an open field says about its closed cells: the exact probability of a mine in each, by counting every placement
+//! of mines that agrees with the numbers.
 //!
-//! Closed cells that touch the same numbers are alike, so they are counted as one class by binomials; classes joined by a
-//! number form a component, enumerated by itself; components and the cells that touch no number meet in a convolution over
-//! the number of mines.
+//! Closed cells that touch the same numbers are alike, so they are counted as one class by binomials; classes joined by
+//! a number form a component, enumerated by itself; components and the cells that touch no number meet in a convolution
+//! over the number of mines.
 
 use super::field::{neighbours, Field};
 
@@ -16,14 +16,15 @@ struct Class {
     numbers: Vec<usize>,
 }
 
-/// Of one component, by number of mines in it: how many placements there are, and how many mines they put in each class.
+/// Of one component, by number of mines in it: how many placements there are, and how many mines they put in each
+/// class.
 struct PlacementCounts {
     ways: Vec<f64>,
     mines: Vec<Vec<f64>>,
 }
 
-/// The cell to open: the least probable mine, and among equals the likeliest blank, then the first. `None` when the only closed cells are
-/// known mines.
+/// The cell to open: the least probable mine, and among equals the likeliest blank, then the first. `None` when the
+/// only closed cells are known mines.
 pub fn choose(field: &Field, mines: usize, known: &[bool]) -> Option<usize> {
     let chance = probabilities(field, mines);
     let closed = (0..chance.len()).filter(|&at| !field.open[at] && !known[at]);

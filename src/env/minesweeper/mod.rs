@@ -45,9 +45,10 @@ impl Minesweeper {
 
     /// Opens a cell without any text: the reward, and whether the game is over. A finished game stays as it is.
     ///
-    /// The rewards are those of LaMer's released code (`agent_system/environments/minesweeper/game/env.py`), which counts the cells that
-    /// changed: 10 for the win, 2 where several opened, 0.5 where one did (a blank cell whose neighbours are all open is one), -1 for an open
-    /// cell, -0.1 for a mine. The paper only says what training then pays: 10 for a win and nothing else (`reward: { task: 0, won: 10 }`).
+    /// The rewards are those of LaMer's released code (`agent_system/environments/minesweeper/game/env.py`), which
+    /// counts the cells that changed: 10 for the win, 2 where several opened, 0.5 where one did (a blank cell whose
+    /// neighbours are all open is one), -1 for an open cell, -0.1 for a mine. The paper only says what training then
+    /// pays: 10 for a win and nothing else (`reward: { task: 0, won: 10 }`).
     pub fn open(&mut self, row: usize, column: usize) -> (f32, bool) {
         if self.over() || row >= self.field.size || column >= self.field.size {
             return (0.0, self.over());
@@ -97,7 +98,8 @@ impl Environment for Minesweeper {
         self.see(0.0, true)
     }
 
-    /// `(row, column)`, counted from 1. Opening an open cell is valid, but costs 1; a cell outside the field is invalid.
+    /// `(row, column)`, counted from 1. Opening an open cell is valid, but costs 1; a cell outside the field is
+    /// invalid.
     fn step(&mut self, action: &str) -> TimeStep {
         match self.parse(action) {
             Some((row, column)) if !self.over() => {
@@ -238,7 +240,8 @@ mod tests {
         assert_eq!(game.expert_part("think"), None);
     }
 
-    /// A mine in one corner, opened from there outwards up to the opposite corner: that one is blank, but nothing opens with it.
+    /// A mine in one corner, opened from there outwards up to the opposite corner: that one is blank, but nothing opens
+    /// with it.
     #[test]
     fn a_blank_cell_with_open_neighbours_is_one_cell() {
         let mut game = game(&[0, 2, 8], 1);

@@ -54,8 +54,8 @@ struct RawView {
     unread: Option<Vec<String>>,
 }
 
-/// The view in the answer to a reset or, with `step`, to a step. `last` is the episode's previous list of actions, which the new one
-/// replaces.
+/// The view in the answer to a reset or, with `step`, to a step. `last` is the episode's previous list of actions,
+/// which the new one replaces.
 pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> Result<EpisodeView, Fault> {
     let shown: RawView = read(value)?;
     let need = |what: &str| malformed(format!("its answer to a step has no `{what}`"));

@@ -1,5 +1,5 @@
-//! Every way of breaking the protocol that tests/programs/broken.py knows: each is reported with the program, the request and the episode,
-//! and affects no other episode.
+//! Every way of breaking the protocol that tests/programs/broken.py knows: each is reported with the program, the
+//! request and the episode, and affects no other episode.
 
 use super::*;
 use crate::env::{Act, Task};
@@ -74,8 +74,8 @@ const WAYS: &[(&str, &str)] = &[
     ("stays", ""),
 ];
 
-/// All faults of a program that breaks the protocol in this way: of its hello, or of episode 5, which it breaks. Episode 6 plays in
-/// another process, and nothing may happen to it.
+/// All faults of a program that breaks the protocol in this way: of its hello, or of episode 5, which it breaks.
+/// Episode 6 plays in another process, and nothing may happen to it.
 fn faults(way: &str) -> Vec<String> {
     let command = ["python3", "tests/programs/broken.py", way].map(String::from).to_vec();
     let settings = ProcessSettings {

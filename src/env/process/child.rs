@@ -1,5 +1,5 @@
-//! A running process: lines to its standard input, lines from its standard output with the time of arrival, and the last lines of its
-//! standard error.
+//! A running process: lines to its standard input, lines from its standard output with the time of arrival, and the
+//! last lines of its standard error.
 
 use super::error::StartError;
 use super::programs::{Pipes, Programs};
@@ -78,7 +78,8 @@ impl Child {
         self.programs.ended(self.id).is_some_and(|status| status.signal().is_some())
     }
 
-    /// Kills the process. Returns its exit status if it had ended by itself, and the last lines of its standard error, as text.
+    /// Kills the process. Returns its exit status if it had ended by itself, and the last lines of its standard error,
+    /// as text.
     pub fn end(self, ended: bool) -> String {
         let status = if ended { self.programs.ended(self.id) } else { None };
         self.programs.kill(self.id);

@@ -1,7 +1,7 @@
-//! Processes that a program started, wherever they went: one that calls `setsid` leaves the process group of its program, and one whose
-//! parent has ended has no known parent. What they all still have is their environment variables: a program gets a mark of its own there
-//! (as build servers do). It works where the system shows the environments of processes under `/proc`; elsewhere only process groups are
-//! ended.
+//! Processes that a program started, wherever they went: one that calls `setsid` leaves the process group of its
+//! program, and one whose parent has ended has no known parent. What they all still have is their environment
+//! variables: a program gets a mark of its own there (as build servers do). It works where the system shows the
+//! environments of processes under `/proc`; elsewhere only process groups are ended.
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::fs;
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 /// The variable that holds the mark.
 pub(super) const VARIABLE: &str = "FLOW_PROGRAM";
 
-/// How long processes with the mark are killed, again and again: one may start another meanwhile, and on a busy machine one that was killed takes
-/// a while to end.
+/// How long processes with the mark are killed, again and again: one may start another meanwhile, and on a busy machine
+/// one that was killed takes a while to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a process that is becoming another program may hide its mark. One that has no environment for longer never had the mark.
+/// How long a process that is becoming another program may hide its mark. One that has no environment for longer never
+/// had the mark.
 const HIDDEN: Duration = Duration::from_millis(200);
 
 /// The time from one look to the next.
@@ -42,8 +43,8 @@ pub(super) fn kill_all(mark: &str) {
     }
 }
 
-/// The processes that have this mark in their environment and haven't ended, and whether there is one whose environment is empty, as it is
-/// while `exec` replaces the program.
+/// The processes that have this mark in their environment and haven't ended, and whether there is one whose environment
+/// is empty, as it is while `exec` replaces the program.
 fn processes_with(mark: &str) -> (Vec<Pid>, bool) {
     let entry = format!("{VARIABLE}={mark}");
     let (mut marked, mut hidden) = (Vec::new(), false);

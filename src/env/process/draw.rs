@@ -6,15 +6,16 @@ use crate::seed::{mix, text};
 /// The seeds that a program may be given: numbers that every JSON library holds exactly.
 const SEEDS: u64 = (1 << 53) - 1;
 
-/// The task at a place of the endless sequence of epochs, and its seed. They depend on the split, the run's seed and the place alone.
+/// The task at a place of the endless sequence of epochs, and its seed. They depend on the split, the run's seed and
+/// the place alone.
 pub fn training(items: &Items, run_seed: u64, place: u64) -> (String, u64) {
     let seed = mix(run_seed, text("training tasks"));
     let (epoch, at) = (place / items.len().max(1), place % items.len().max(1));
     (items.name(shuffled(mix(seed, epoch), items.len(), at)), mix(mix(seed, text("seeds")), place) & SEEDS)
 }
 
-/// A sample of a split for a panel, without replacement: all of it in its own order if it has no more than `count` tasks. The same label
-/// gives the same sample.
+/// A sample of a split for a panel, without replacement: all of it in its own order if it has no more than `count`
+/// tasks. The same label gives the same sample.
 pub fn panel(items: &Items, label: &str, count: usize) -> Vec<(String, u64)> {
     let seed = mix(text(label), text("panel tasks"));
     let all = items.len() <= count as u64;
@@ -22,8 +23,8 @@ pub fn panel(items: &Items, label: &str, count: usize) -> Vec<(String, u64)> {
     (0..items.len().min(count as u64)).map(|i| (items.name(at(i)), mix(seed, i) & SEEDS)).collect()
 }
 
-/// Where `at` goes when `0..n` is shuffled: a Feistel network over the next power of four, walked until it lands inside (Black and
-/// Rogaway 2002). So no list of all tasks is ever needed.
+/// Where `at` goes when `0..n` is shuffled: a Feistel network over the next power of four, walked until it lands inside
+/// (Black and Rogaway 2002). So no list of all tasks is ever needed.
 fn shuffled(seed: u64, n: u64, at: u64) -> u64 {
     let half = (64 - n.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half) - 1;

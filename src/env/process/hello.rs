@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 /// The version of the protocol that flow greets with, which every program understands.
 pub(super) const PROTOCOL: u64 = 2;
-/// The newest version that flow speaks: a program that answers with it may ask the policy as an agent program does, and answer when it is ready.
+/// The newest version that flow speaks: a program that answers with it may ask the policy as an agent program does, and
+/// answer when it is ready.
 pub(super) const NEWEST: u64 = 3;
 
 /// The tasks of a split.

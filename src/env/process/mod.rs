@@ -1,8 +1,8 @@
 //! Environments outside this process: any program that reads lines and writes lines, as `docs/protocol.md` says.
 //!
-//! A [`Pool`] holds several processes of one program. What is asked and answered stands in `request` and `answer`; a `place` keeps
-//! requests and answers together and ends a process that breaks the protocol; [`Programs`] starts programs and sees to it that none
-//! outlives the run.
+//! A [`Pool`] holds several processes of one program. What is asked and answered stands in `request` and `answer`; a
+//! `place` keeps requests and answers together and ends a process that breaks the protocol; [`Programs`] starts
+//! programs and sees to it that none outlives the run.
 
 mod actions;
 mod answer;

@@ -1,5 +1,5 @@
-//! A slot for one process at a time: the process that runs now, the requests it has been sent, and its answers. When a process ends, a
-//! new one is started in its slot.
+//! A slot for one process at a time: the process that runs now, the requests it has been sent, and its answers. When a
+//! process ends, a new one is started in its slot.
 
 use super::answer::{episode, objects};
 use super::child::{Child, ChildOutput, LONGEST};
@@ -23,7 +23,8 @@ fn patience(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(HELLO).max(HELLO)
 }
 
-/// The longest answer of a program that answers in order, in bytes; another's may fill a line, since it carries whole conversations.
+/// The longest answer of a program that answers in order, in bytes; another's may fill a line, since it carries whole
+/// conversations.
 const LONGEST_ANSWER: usize = 1 << 20;
 
 /// A process that has been started and hasn't answered `hello` yet.
@@ -178,7 +179,8 @@ impl ProcessSlot {
         Some(last.map_or(oldest, |last| last.max(oldest)) + limit)
     }
 
-    /// The answers that have arrived. A process that is late or violates the protocol is killed, and its pending requests fail.
+    /// The answers that have arrived. A process that is late or violates the protocol is killed, and its pending
+    /// requests fail.
     pub fn collect(&mut self, settings: &ProcessSettings) -> Vec<AnsweredRequest> {
         let limit = Duration::from_secs_f64(settings.seconds);
         let mut closed = Vec::new();
@@ -224,7 +226,8 @@ impl ProcessSlot {
         alone.then_some(*open)
     }
 
-    /// Matches an answer with the oldest pending request, or with its episode's oldest. `long`: its line had more bytes than an answer may have.
+    /// Matches an answer with the oldest pending request, or with its episode's oldest. `long`: its line had more bytes
+    /// than an answer may have.
     fn answered(&mut self, answer: Value, long: bool, closed: &mut Vec<AnsweredRequest>) -> Result<(), Fault> {
         let episode = episode(&answer)?;
         let place = if self.unordered { self.open.iter().position(|open| open.episode == episode) } else { Some(0) };
@@ -247,8 +250,8 @@ impl ProcessSlot {
         Ok(())
     }
 
-    /// Kills the process for this reason, to which the last lines of its standard error are added, and fails its pending requests. The oldest
-    /// one is taken to be the cause; the other episodes only shared the process.
+    /// Kills the process for this reason, to which the last lines of its standard error are added, and fails its
+    /// pending requests. The oldest one is taken to be the cause; the other episodes only shared the process.
     fn end(&mut self, fault: Fault) -> Vec<AnsweredRequest> {
         let more = self.child.take().map(|child| child.end(fault.cause == Cause::Crash)).unwrap_or_default();
         let fault = Fault { text: fault.text + &more, ..fault };

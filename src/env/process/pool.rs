@@ -1,5 +1,5 @@
-//! Several processes of one program, and the episodes in them. A process is a failure domain: when it ends, the episodes that it held
-//! are started again.
+//! Several processes of one program, and the episodes in them. A process is a failure domain: when it ends, the
+//! episodes that it held are started again.
 
 use super::answer;
 use super::error::{ProcessError, StartError};
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// How many times starting a process is tried.
 const STARTS: usize = 3;
 
-/// How many times, for each slot, processes may be restarted without any episode ending: without this limit a program that fails in every
-/// episode would be restarted for ever.
+/// How many times, for each slot, processes may be restarted without any episode ending: without this limit a program
+/// that fails in every episode would be restarted for ever.
 const REVIVALS: usize = 20;
 
 /// The processes of one program.
@@ -59,7 +59,8 @@ impl Pool {
         let places = (0..settings.processes.max(1)).map(|_| ProcessSlot::default()).collect();
         let mut pool =
             Pool { settings, programs, hello: Hello::default(), places, episodes: BTreeMap::new(), known: Vec::new(), revived: 0 };
-        // A process that was killed is no broken program. Whatever else is wrong with the first start is wrong with the next.
+        // A process that was killed is no broken program. Whatever else is wrong with the first start is wrong with the
+        // next.
         let hellos = pool.revive(&(0..pool.places.len()).collect::<Vec<_>>(), |failed| failed.killed)?;
         pool.hello = hellos.into_iter().next().unwrap_or_default();
         Ok(pool)
@@ -77,8 +78,8 @@ impl Pool {
         Some(self.places.iter().map(|place| live.saturating_sub(place.live.len())).fold(0, usize::saturating_add))
     }
 
-    /// Begins episodes, without waiting for their observations; `listed` says whether their actions are to be named. A number that is in
-    /// use is begun anew. No more may be begun than there is [`Pool::room`] for.
+    /// Begins episodes, without waiting for their observations; `listed` says whether their actions are to be named. A
+    /// number that is in use is begun anew. No more may be begun than there is [`Pool::room`] for.
     pub fn begin(&mut self, starts: &[(usize, EpisodeRequest, bool)]) -> Result<(), ProcessError> {
         let mut places = Vec::with_capacity(starts.len());
         for (episode, _, listed) in starts {
@@ -110,8 +111,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Carries out an action in each of these episodes, without waiting for the views; where the third element is true, the program's expert
-    /// is also asked for the action that comes next.
+    /// Carries out an action in each of these episodes, without waiting for the views; where the third element is true,
+    /// the program's expert is also asked for the action that comes next.
     pub fn step(&mut self, moves: &[(usize, Act, bool)]) {
         self.ask(moves.iter().flat_map(|(episode, action, led)| {
             let asks = [Some(EpisodeRequest::Step(*action)), led.then_some(EpisodeRequest::Expert)];
@@ -183,7 +184,8 @@ impl Pool {
                 let place = self.episodes.get(&episode).map(|live| &self.places[live.place]);
                 let text = place.and_then(ProcessSlot::words).unwrap_or("the process it was played in ended");
                 let gone = Fault::new(Cause::Crash, text);
-                // Where no episode caused it, each episode in the process has used a try: else none would ever run out of tries.
+                // Where no episode caused it, each episode in the process has used a try: else none would ever run out
+                // of tries.
                 let gone = if place.is_some_and(ProcessSlot::blameless) { gone } else { gone.of_another() };
                 self.known.push((
                     episode,
@@ -218,7 +220,8 @@ impl Pool {
         }
     }
 
-    /// The slot for a new episode: the one with the fewest episodes or, where a process holds any number of them, by the episode's number.
+    /// The slot for a new episode: the one with the fewest episodes or, where a process holds any number of them, by
+    /// the episode's number.
     fn free(&self, episode: usize) -> usize {
         match self.hello.live {
             None => episode % self.places.len(),
@@ -226,8 +229,8 @@ impl Pool {
         }
     }
 
-    /// Starts processes in these slots, all at once, each up to [`STARTS`] times while what went wrong is worth another try. Returns their
-    /// answers to `hello`.
+    /// Starts processes in these slots, all at once, each up to [`STARTS`] times while what went wrong is worth another
+    /// try. Returns their answers to `hello`.
     fn revive(&mut self, places: &[usize], is_worth: impl Fn(&FailedStart) -> bool) -> Result<Vec<Hello>, ProcessError> {
         let mut hellos = BTreeMap::new();
         let mut why = String::new();

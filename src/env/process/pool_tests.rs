@@ -188,7 +188,8 @@ fn no_process_outlives_the_run() {
     assert!(pool.begin(&[(0, EpisodeRequest::Reset(&task), true)]).unwrap_err().to_string().contains("the run is over"));
 }
 
-/// Says hello, and then what its argument says: `N` that a process holds so many episodes, or `exit` at the first reset.
+/// Says hello, and then what its argument says: `N` that a process holds so many episodes, or `exit` at the first
+/// reset.
 const ODD: &str = r#"
 import json, os, sys
 for line in sys.stdin:

@@ -1,4 +1,5 @@
-//! The programs that play environments for a run: how each is started, and which processes run, so that none outlives the run.
+//! The programs that play environments for a run: how each is started, and which processes run, so that none outlives
+//! the run.
 
 use super::descendants::{self, VARIABLE};
 use super::error::{ProcessError, StartError};
@@ -100,8 +101,9 @@ impl Programs {
         }
     }
 
-    /// Starts a program with pipes to all three streams and the variables that it may know, in a process group of its own: a Ctrl-C at
-    /// the terminal is not for it. Gives the child without its handle, which stays here under the number of the process.
+    /// Starts a program with pipes to all three streams and the variables that it may know, in a process group of its
+    /// own: a Ctrl-C at the terminal is not for it. Gives the child without its handle, which stays here under the
+    /// number of the process.
     pub(super) fn start(&self, settings: &ProcessSettings) -> Result<(u32, Pipes), StartError> {
         let Some((program, arguments)) = settings.command.split_first() else { return Err(StartError::Nothing) };
         let mut state = self.state();
@@ -155,12 +157,13 @@ pub(super) struct Pipes {
     pub errors: std::process::ChildStderr,
 }
 
-/// Time between SIGTERM and SIGKILL: at the end of a run, long enough for a program to end the process groups that it started itself, and
-/// after a failure.
+/// Time between SIGTERM and SIGKILL: at the end of a run, long enough for a program to end the process groups that it
+/// started itself, and after a failure.
 const LEAVE: Duration = Duration::from_secs(5);
 const FAILED: Duration = Duration::from_millis(300);
 
-/// Sends SIGTERM to a process group, waits for its leader until the deadline, and sends SIGKILL to it and to processes that left the group.
+/// Sends SIGTERM to a process group, waits for its leader until the deadline, and sends SIGKILL to it and to processes
+/// that left the group.
 fn end(program: Running, until: Instant) -> Option<ExitStatus> {
     let Running { mut child, mark } = program;
     let group = Pid::from_child(&child);
@@ -188,7 +191,8 @@ mod tests {
     use super::*;
     use std::io::BufRead;
 
-    /// A program whose child is in a session of its own, which no signal to its group reaches, says which process that is.
+    /// A program whose child is in a session of its own, which no signal to its group reaches, says which process that
+    /// is.
     #[test]
     fn what_leaves_the_group_of_its_program_ends_with_it() {
         let outside = Programs::default();

@@ -7,7 +7,8 @@ use crate::env::{installed, Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a program is started. What its tasks have in common is its name; the rest is a matter of the pipeline that plays it.
+/// How a program is started. What its tasks have in common is its name; the rest is a matter of the pipeline that plays
+/// it.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessSettings {
@@ -15,7 +16,8 @@ pub struct ProcessSettings {
     #[serde(skip_serializing)]
     #[schemars(length(min = 1), extend("x-names" = "program"))]
     pub command: Vec<String>,
-    /// The name of the process's tasks. Its tasks are known by this name and a seed, so a program with other settings needs another name.
+    /// The name of the process's tasks. Its tasks are known by this name and a seed, so a program with other settings
+    /// needs another name.
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     pub name: String,
     /// How many processes of the program share the episodes.
@@ -26,12 +28,13 @@ pub struct ProcessSettings {
     #[serde(default = "number::<f64, 10>", skip_serializing)]
     #[schemars(range(min = 0.001, max = 86_400), extend("default" = 10.0))]
     pub seconds: f64,
-    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine (docs/protocol.md lists
-    /// them); any other could be a secret.
+    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine
+    /// (docs/protocol.md lists them); any other could be a secret.
     #[serde(default, skip_serializing)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")), extend("default" = []))]
     pub pass: Vec<String>,
-    /// Which of the program's splits the tasks are drawn from, without replacement within an epoch; `train` unless given.
+    /// Which of the program's splits the tasks are drawn from, without replacement within an epoch; `train` unless
+    /// given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = serde_json::Value::Null))]
     pub split: Option<String>,
@@ -44,8 +47,8 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
-    /// Starts one process, hears what it says of itself, and ends it. This comes before anything is played, so an adapter's package is brought
-    /// up to date here.
+    /// Starts one process, hears what it says of itself, and ends it. This comes before anything is played, so an
+    /// adapter's package is brought up to date here.
     pub fn greet(&self) -> Result<Hello, ProcessError> {
         let unplayable = |why| ProcessError::Unplayable { name: self.name.clone(), command: self.command.join(" "), why };
         self.command.first().map_or(Ok(()), |program| installed::refresh(program)).map_err(unplayable)?;

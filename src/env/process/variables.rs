@@ -1,5 +1,5 @@
-//! Which environment variables a program gets: variables that describe the machine, and variables that the pipeline names. Any other could
-//! be a secret, such as the key to a service, which is nothing to a game.
+//! Which environment variables a program gets: variables that describe the machine, and variables that the pipeline
+//! names. Any other could be a secret, such as the key to a service, which is nothing to a game.
 
 use std::ffi::OsString;
 

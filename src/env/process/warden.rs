@@ -1,14 +1,15 @@
-//! Programs end with this process, however it ends. A process that is killed can't end anything itself, so another one watches: a
-//! shell that reads which process groups are alive, and ends them when its input ends, which it does when this process is gone.
+//! Programs end with this process, however it ends. A process that is killed can't end anything itself, so another one
+//! watches: a shell that reads which process groups are alive, and ends them when its input ends, which it does when
+//! this process is gone.
 
 use super::descendants::VARIABLE;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Reads `+ GROUP` and `- GROUP`; at the end of its input it asks the groups that are left to end, and kills after five seconds what
-/// hasn't, and with it all that has left its group and still has the mark of this process (`$1`) in its environment. A process that is becoming
-/// another program has an empty environment for a moment: then it looks again.
+/// Reads `+ GROUP` and `- GROUP`; at the end of its input it asks the groups that are left to end, and kills after five
+/// seconds what hasn't, and with it all that has left its group and still has the mark of this process (`$1`) in its
+/// environment. A process that is becoming another program has an empty environment for a moment: then it looks again.
 const WATCH: &str = r#"
 alive=" "
 while read -r sign group; do
@@ -50,8 +51,9 @@ pub(super) struct Warden {
 }
 
 impl Warden {
-    /// Starts it in a group of its own, so that what is done to this process's group isn't done to it. `mark` is what the marks of all programs
-    /// begin with. None where there is no shell: then programs still end with a run that ends by itself.
+    /// Starts it in a group of its own, so that what is done to this process's group isn't done to it. `mark` is what
+    /// the marks of all programs begin with. None where there is no shell: then programs still end with a run that ends
+    /// by itself.
     pub fn start(mark: &str) -> Option<Warden> {
         let mut command = Command::new("/bin/sh");
         command
@@ -100,7 +102,8 @@ mod tests {
         Command::new("/bin/sh").args(["-c", "sleep 60 & wait"]).process_group(0).spawn().unwrap()
     }
 
-    /// A program that starts one in a session of its own, which a signal to its group doesn't reach, and says which process that is.
+    /// A program that starts one in a session of its own, which a signal to its group doesn't reach, and says which
+    /// process that is.
     const ESCAPE: &str = "setsid sh -c 'echo $$; exec sleep 600' & wait";
 
     #[test]

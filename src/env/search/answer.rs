@@ -1,5 +1,5 @@
-//! Whether an answer is right, as question answering is scored: exact match and F1 over words (Rajpurkar et al. 2016, and HotpotQA's
-//! evaluation, Yang et al. 2018, `hotpot_evaluate_v1.py`; Search-R1 takes the same exact match).
+//! Whether an answer is right, as question answering is scored: exact match and F1 over words (Rajpurkar et al. 2016,
+//! and HotpotQA's evaluation, Yang et al. 2018, `hotpot_evaluate_v1.py`; Search-R1 takes the same exact match).
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ pub fn exact(answer: &str, truth: &str) -> bool {
     normal(answer) == normal(truth)
 }
 
-/// The harmonic mean of precision and recall of the words: 2 * common / (answered + expected). A `yes`, `no` or `noanswer` is right or wrong.
+/// The harmonic mean of precision and recall of the words: 2 * common / (answered + expected). A `yes`, `no` or
+/// `noanswer` is right or wrong.
 pub fn f1(answer: &str, truth: &str) -> f64 {
     let (answer, truth) = (normal(answer), normal(truth));
     let closed = |text: &str| matches!(text, "yes" | "no" | "noanswer");

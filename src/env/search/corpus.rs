@@ -1,4 +1,5 @@
-//! The documents: people, towns, companies and films that refer to one another, made from a seed, the same on every machine.
+//! The documents: people, towns, companies and films that refer to one another, made from a seed, the same on every
+//! machine.
 
 use crate::env::bm25::Bm25Index;
 use crate::seed::{mix, text, Random};
@@ -65,7 +66,8 @@ pub struct Corpus {
 static CORPORA: LazyLock<Mutex<BTreeMap<usize, Arc<Corpus>>>> = LazyLock::new(Mutex::default);
 
 impl Corpus {
-    /// The corpus of so many documents, made when it is first asked for: a tenth towns, four tenths people, the rest companies and films.
+    /// The corpus of so many documents, made when it is first asked for: a tenth towns, four tenths people, the rest
+    /// companies and films.
     pub fn with_size(count: usize) -> Arc<Corpus> {
         let mut corpora = CORPORA.lock();
         corpora.entry(count).or_insert_with(|| Arc::new(Corpus::new(count))).clone()

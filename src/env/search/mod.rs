@@ -1,6 +1,7 @@
-//! Search for the answers of questions that need two documents, as agents with a search engine are trained to do (Search-R1, Jin et al.
-//! 2025; SLEA-RL's question answering). The published corpora and questions aren't included: these are made from a seed, so a figure of
-//! them is of "multi-hop search, own corpus". Search is BM25, and an answer earns 1 by exact match, else nothing.
+//! Search for the answers of questions that need two documents, as agents with a search engine are trained to do
+//! (Search-R1, Jin et al. 2025; SLEA-RL's question answering). The published corpora and questions aren't included:
+//! these are made from a seed, so a figure of them is of "multi-hop search, own corpus". Search is BM25, and an answer
+//! earns 1 by exact match, else nothing.
 
 mod answer;
 mod corpus;
@@ -104,8 +105,8 @@ impl Environment for Search {
         self.see(action.is_some())
     }
 
-    /// Searches for the names that the question and the documents found so far tell, and, once there are any, answers with them. Any
-    /// words can be searched for, and any text be an answer.
+    /// Searches for the names that the question and the documents found so far tell, and, once there are any, answers
+    /// with them. Any words can be searched for, and any text be an answer.
     fn admissible(&self) -> Vec<String> {
         if self.answer.is_some() {
             return vec![];

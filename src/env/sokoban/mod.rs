@@ -76,8 +76,8 @@ impl Environment for Sokoban {
         self.see(0.0, true)
     }
 
-    /// `up`, `down`, `left` or `right`; several, separated by commas, up to the number of moves a turn. The rewards of the
-    /// moves are summed; moves after the winning one are left out.
+    /// `up`, `down`, `left` or `right`; several, separated by commas, up to the number of moves a turn. The rewards of
+    /// the moves are summed; moves after the winning one are left out.
     fn step(&mut self, action: &str) -> TimeStep {
         let moves = if self.board.won() { None } else { self.parse(action) };
         let Some(moves) = moves else { return self.see(0.0, false) };
@@ -91,8 +91,9 @@ impl Environment for Sokoban {
         self.see(reward, true)
     }
 
-    /// The four directions, walls or not. With several moves a turn also all their sequences, as long as that makes at most
-    /// 100 texts (three moves a turn: 84); beyond that only single directions are listed, though `step` takes more.
+    /// The four directions, walls or not. With several moves a turn also all their sequences, as long as that makes at
+    /// most 100 texts (three moves a turn: 84); beyond that only single directions are listed, though `step` takes
+    /// more.
     fn admissible(&self) -> Vec<String> {
         if self.board.won() {
             return Vec::new();

@@ -1,5 +1,6 @@
-//! Rooms: a random walk digs the floor, targets and the player are placed, and reverse play drags the boxes away from the
-//! targets. The way of gym-sokoban 0.0.6 (Schrader 2018), held to rooms whose shortest solution has a wanted length.
+//! Rooms: a random walk digs the floor, targets and the player are placed, and reverse play drags the boxes away from
+//! the targets. The way of gym-sokoban 0.0.6 (Schrader 2018), held to rooms whose shortest solution has a wanted
+//! length.
 
 use super::board::{Board, Direction};
 use super::solver::{solve, StateMap};
@@ -85,8 +86,8 @@ fn dig(size: usize, random: &mut Random) -> Board {
 /// Boxes by the target they came from.
 type Boxes = [usize; 7];
 
-/// Reverse play: a depth-first search over pulls and moves for the state with the highest score, which is the number of pulls
-/// on the way there times the boxes' summed distance from their targets.
+/// Reverse play: a depth-first search over pulls and moves for the state with the highest score, which is the number of
+/// pulls on the way there times the boxes' summed distance from their targets.
 struct Reverse<'a> {
     board: &'a Board,
     targets: &'a [usize],

@@ -32,8 +32,8 @@ impl Hasher for StateHasher {
 
 pub type StateMap<V> = HashMap<u64, V, BuildHasherDefault<StateHasher>>;
 
-/// Pushes that a box needs from each cell to the nearest target when nothing else is in the way; `None` where it is stuck
-/// for ever. Their sum never exceeds the moves still needed, and one move changes it by at most 1.
+/// Pushes that a box needs from each cell to the nearest target when nothing else is in the way; `None` where it is
+/// stuck for ever. Their sum never exceeds the moves still needed, and one move changes it by at most 1.
 fn pushes(board: &Board) -> Vec<Option<u32>> {
     let size = board.width * board.height;
     let mut needed = vec![None; size];
@@ -59,8 +59,8 @@ struct SearchNode {
     direction: Direction,
 }
 
-/// The shortest way to a win of at most `limit` moves, each with the places before it. `None` when there is none, or none
-/// was found in reasonable time. Equal boards give equal ways.
+/// The shortest way to a win of at most `limit` moves, each with the places before it. `None` when there is none, or
+/// none was found in reasonable time. Equal boards give equal ways.
 pub fn solve(board: &Board, limit: usize) -> Option<Vec<(u64, Direction)>> {
     let needed = pushes(board);
     let size = board.width * board.height;

@@ -1,5 +1,5 @@
-//! The products: made from a seed, the same on every machine. The official ones aren't included, so a figure measured on these is of
-//! "WebShop rules, own catalogue".
+//! The products: made from a seed, the same on every machine. The official ones aren't included, so a figure measured
+//! on these is of "WebShop rules, own catalogue".
 
 use super::lexicon::{ProductKind, LEXICON};
 use crate::seed::{mix, text, Random};
@@ -33,7 +33,8 @@ pub struct Product {
 }
 
 impl Product {
-    /// What the search engine reads of it: title, description, first bullet and options, as the published code joins them.
+    /// What the search engine reads of it: title, description, first bullet and options, as the published code joins
+    /// them.
     pub fn searchable(&self) -> String {
         let options = self.options.iter().map(|(name, values)| format!("{name}: {}", values.join(", ")));
         let options = options.collect::<Vec<_>>().join(", and ");
@@ -47,7 +48,8 @@ impl Product {
     }
 }
 
-/// The nouns of a title, in its order. The published code asks spaCy's tagger; here the words come from a list that knows which are nouns.
+/// The nouns of a title, in its order. The published code asks spaCy's tagger; here the words come from a list that
+/// knows which are nouns.
 pub fn nouns(title: &str) -> Vec<&str> {
     tokens(title).filter(|(_, noun)| *noun).map(|(word, _)| word).collect()
 }
@@ -108,7 +110,8 @@ fn product(seed: u64, taken: &mut BTreeSet<u64>) -> Product {
     }
 }
 
-/// What an instruction asks for, in the form of the published ones: attributes before and after what the product is called.
+/// What an instruction asks for, in the form of the published ones: attributes before and after what the product is
+/// called.
 fn instruction_for(
     kind: &ProductKind,
     traits: &[&'static str],

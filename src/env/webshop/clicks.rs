@@ -5,7 +5,8 @@ use super::reward::reward;
 use super::session::{Page, Session};
 
 impl Session {
-    /// Carries out `search[...]`, from any page, or `click[...]` on a button of the page. Anything else does nothing and is false.
+    /// Carries out `search[...]`, from any page, or `click[...]` on a button of the page. Anything else does nothing
+    /// and is false.
     pub fn act(&mut self, action: &str) -> bool {
         if self.page == Page::Done {
             return false;
@@ -87,8 +88,8 @@ impl Session {
     }
 }
 
-/// The name and the argument of an action, by the published pattern `(.+)\[(.+)\]`: as much as possible before the last bracket that
-/// has something in it.
+/// The name and the argument of an action, by the published pattern `(.+)\[(.+)\]`: as much as possible before the last
+/// bracket that has something in it.
 fn parse(action: &str) -> Option<(&str, &str)> {
     let line = action.split('\n').next()?;
     let close = line.rfind(']')?;

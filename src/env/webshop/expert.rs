@@ -4,8 +4,8 @@ use super::reward::reward;
 use super::session::{Page, Session};
 use super::shop::PAGE;
 
-/// What one could search for, as the published choice baseline lists it (`get_search_texts`): what the product is called, that with each
-/// wanted attribute, and the whole instruction.
+/// What one could search for, as the published choice baseline lists it (`get_search_texts`): what the product is
+/// called, that with each wanted attribute, and the whole instruction.
 pub fn searches(session: &Session) -> Vec<String> {
     let product = &session.shop.products[session.goal.product];
     let with = product.instruction_attributes.iter().map(|attribute| format!("{attribute} {}", product.query));
@@ -72,7 +72,8 @@ fn earns(session: &Session, product: usize, options: &[(&'static str, &'static s
     reward(&products[product], options, &session.goal, &products[session.goal.product]).total
 }
 
-/// For each wanted option the value of the product that is just it, or the first that is taken for it; in the order of the page.
+/// For each wanted option the value of the product that is just it, or the first that is taken for it; in the order of
+/// the page.
 fn choices(session: &Session, product: usize) -> Vec<(&'static str, &'static str)> {
     let mut chosen = Vec::new();
     for (name, values) in &session.shop.products[product].options {

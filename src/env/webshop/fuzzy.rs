@@ -23,7 +23,8 @@ fn words(text: &str) -> BTreeSet<String> {
     words.map(str::to_lowercase).collect()
 }
 
-/// `fuzz.ratio` with Python's `difflib` (the published requirements don't have python-Levenshtein), rounded as Python rounds.
+/// `fuzz.ratio` with Python's `difflib` (the published requirements don't have python-Levenshtein), rounded as Python
+/// rounds.
 fn percent(a: &str, b: &str) -> u32 {
     if a == b {
         return 100;

@@ -21,9 +21,9 @@ pub struct Goal {
 const NO_BOUND: f64 = 1_000_000.0;
 
 impl Goal {
-    /// The goal of a seed, made as the published code makes its synthetic goals: any combination of a product's options, and a price that
-    /// is one of the next tens above the product's. Products are dealt out to splits by their instructions: of two that are asked for in
-    /// the same words a player can't tell which is meant.
+    /// The goal of a seed, made as the published code makes its synthetic goals: any combination of a product's
+    /// options, and a price that is one of the next tens above the product's. Products are dealt out to splits by their
+    /// instructions: of two that are asked for in the same words a player can't tell which is meant.
     pub fn sample(seed: u64, deal: Deal, products: &[Product]) -> Option<Goal> {
         Goal::sample_where(seed, |product| deal.owns(text(&product.instruction)), products)
     }

@@ -1,5 +1,5 @@
-//! The words that the catalogue is made of: kinds of products with their attributes, in `lexicon.json`. All texts are in small letters, so that a word is
-//! one token wherever it stands. Lists are separated by `|`.
+//! The words that the catalogue is made of: kinds of products with their attributes, in `lexicon.json`. All texts are
+//! in small letters, so that a word is one token wherever it stands. Lists are separated by `|`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,8 +1,10 @@
-//! WebShop (Yao et al. 2022): an instruction, a search bar, products with options, a purchase. Rules, pages and reward are those of its
-//! released code (github.com/princeton-nlp/WebShop); the products are a catalogue of our own, since the official ones aren't included.
+//! WebShop (Yao et al. 2022): an instruction, a search bar, products with options, a purchase. Rules, pages and reward
+//! are those of its released code (github.com/princeton-nlp/WebShop); the products are a catalogue of our own, since
+//! the official ones aren't included.
 //!
-//! Left out of the published site: reviews (there are none here, nor in its text mode), and the hidden searches `<r>`, `<a>`, `<c>` and
-//! `<q>`, which are words like others. The nouns of titles come from a list of words, not from spaCy's tagger.
+//! Left out of the published site: reviews (there are none here, nor in its text mode), and the hidden searches `<r>`,
+//! `<a>`, `<c>` and `<q>`, which are words like others. The nouns of titles come from a list of words, not from spaCy's
+//! tagger.
 
 mod catalogue;
 mod clicks;
@@ -69,7 +71,8 @@ impl Environment for Webshop {
         self.see(valid)
     }
 
-    /// On the search page the searches of the published choice baseline, though any words can be searched for; else what can be clicked.
+    /// On the search page the searches of the published choice baseline, though any words can be searched for; else
+    /// what can be clicked.
     fn admissible(&self) -> Vec<String> {
         match self.session.page {
             Page::Done => vec![],

@@ -42,7 +42,8 @@ pub fn draw(session: &Session, format: Observation) -> String {
     }
 }
 
-/// What can be clicked, in small letters, in the order of the published `get_available_actions`: buttons and products, then values.
+/// What can be clicked, in small letters, in the order of the published `get_available_actions`: buttons and products,
+/// then values.
 pub fn clickable(session: &Session) -> Vec<String> {
     let pieces = pieces(session);
     let first = pieces.iter().filter(|piece| matches!(piece, Button(_))).chain(pieces.iter().filter(|piece| matches!(piece, Link(..))));

@@ -1,4 +1,5 @@
-//! WebShop's reward (Yao et al. 2022, section 3.1, and `web_agent_site/engine/goal.py` of its code, which decides where they differ):
+//! WebShop's reward (Yao et al. 2022, section 3.1, and `web_agent_site/engine/goal.py` of its code, which decides where
+//! they differ):
 //!
 //! `r_type * (attributes met + options met + [price met]) / (attributes requested + options requested + 1)`.
 
@@ -67,8 +68,9 @@ fn has(product: &Product, attribute: &str) -> bool {
         || product.description.to_lowercase().contains(attribute)
 }
 
-/// Whether one of the chosen values is what is wanted of this option. The published code compares with the pair of name and value as
-/// Python writes it, which thefuzz reads as the words of both; in a pair, a member that is just a colour stands for the pair.
+/// Whether one of the chosen values is what is wanted of this option. The published code compares with the pair of name
+/// and value as Python writes it, which thefuzz reads as the words of both; in a pair, a member that is just a colour
+/// stands for the pair.
 pub fn met((name, value): &(&str, &str), chosen: &[&str]) -> bool {
     let pair = format!("('{name}', '{value}')");
     let color = COLORS.split('|').find(|color| color == name || color == value).unwrap_or(&pair);

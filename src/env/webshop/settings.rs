@@ -20,7 +20,8 @@ pub struct WebshopSettings {
     pub products: usize,
     /// How a page is shown: its texts alone, or a line each with the buttons marked, clicked ones differently.
     pub pages: Observation,
-    /// The reward of a purchase: WebShop's score from 0 to 1, or 10 for a score of 1 and else nothing, as verl-agent has it.
+    /// The reward of a purchase: WebShop's score from 0 to 1, or 10 for a score of 1 and else nothing, as verl-agent
+    /// has it.
     pub pays: Pays,
 }
 

@@ -134,7 +134,8 @@ impl RunPair {
                 };
                 select += &format!(", count(*) FILTER (WHERE {JOINED} AND {} IS DISTINCT FROM {})", value_of("x"), value_of("y"));
             }
-            // Several entries of a memory may have left in one iteration that came from rows of one name in different iterations.
+            // Several entries of a memory may have left in one iteration that came from rows of one name in different
+            // iterations.
             let id = if has(columns, "id") && has(theirs, "id") { ", id" } else { "" };
             let from = format!("a.{0} x FULL JOIN b.{0} y USING ({1}{id})", quoted(node), key());
             let counts = self.counts(&select, &from)?;
@@ -155,8 +156,8 @@ impl RunPair {
         Ok(diffs)
     }
 
-    /// Insists that no name stands twice in the table of `node` on either side, with the column `id` where it counts: a join would count it
-    /// as rows in both.
+    /// Insists that no name stands twice in the table of `node` on either side, with the column `id` where it counts: a
+    /// join would count it as rows in both.
     fn require_unique_names(&self, node: &str, id: &str) -> Result<(), LogError> {
         for (side, root) in ["a", "b"].iter().zip(&self.roots) {
             let table = format!("{side}.{}", quoted(node));
@@ -180,7 +181,8 @@ impl RunPair {
             let figure = |i| r.get::<_, Option<f64>>(i).map(|x| x.filter(|x| x.is_finite()));
             Ok((figure(0)?, figure(1)?, figure(2)?))
         })?;
-        // Advantages that changed are ranked by their effect: how much the row moved the policy, on the side where that is more.
+        // Advantages that changed are ranked by their effect: how much the row moved the policy, on the side where that
+        // is more.
         let weighed = (0..2).all(|side| self.turns_have(side, "logit_grad"));
         let by = if weighed { "greatest(coalesce(logit_grad_a, 0), coalesce(logit_grad_b, 0)) DESC, " } else { "" };
         let select = "a AS advantage_a, b AS advantage_b, move";

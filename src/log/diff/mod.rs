@@ -1,4 +1,5 @@
-//! Two runs side by side. Rows are joined by their names, so neither the order of rows nor the number of workers matters.
+//! Two runs side by side. Rows are joined by their names, so neither the order of rows nor the number of workers
+//! matters.
 
 mod both;
 mod moved;
@@ -28,15 +29,16 @@ pub struct WeightsDiff {
 pub struct Diff {
     /// Turns of the training rollouts.
     pub rows: RowCounts,
-    /// Rows in both that met another state or gave another response: the same name, another turn. None where it isn't logged.
+    /// Rows in both that met another state or gave another response: the same name, another turn. None where it isn't
+    /// logged.
     pub other_turns: Option<u64>,
     pub nodes: Vec<NodeDiff>,
     pub credit: Option<CreditDiff>,
     pub used: Option<UsedDiff>,
 }
 
-/// Compares the committed rows of `a` and `b`: the advantages of `node`, or of the last node that has them in both; of the
-/// rows that moved most `top` each way.
+/// Compares the committed rows of `a` and `b`: the advantages of `node`, or of the last node that has them in both; of
+/// the rows that moved most `top` each way.
 pub fn diff(a: &Run, b: &Run, node: Option<&str>, top: usize) -> Result<Diff, LogError> {
     let both = RunPair::open(a, b)?;
     if let Some(node) = node {

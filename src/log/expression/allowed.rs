@@ -3,7 +3,8 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// The functions that may be called. DuckDB's own word on which are free of side effects doesn't serve: it calls the local time constant.
+/// The functions that may be called. DuckDB's own word on which are free of side effects doesn't serve: it calls the
+/// local time constant.
 const FUNCTIONS: &[&str] = &[
     "+",
     "-",
@@ -81,8 +82,8 @@ const CLASSES: &[&str] =
 /// The types that may be cast to: a text cast to a date can be the day it is.
 const TYPES: &[&str] = &["BOOLEAN", "VARCHAR", "FLOAT", "DOUBLE", "DECIMAL", "INTEGER", "UINTEGER", "BIGINT", "UBIGINT", "HUGEINT"];
 
-/// Why an expression may not be computed, if it may not; the columns that it reads go into `read`. `bound` are the names that a list's items have
-/// around it.
+/// Why an expression may not be computed, if it may not; the columns that it reads go into `read`. `bound` are the
+/// names that a list's items have around it.
 pub fn refusal(tree: &Value, bound: &[String], read: &mut BTreeSet<String>) -> Option<String> {
     if let Some(class) = tree["class"].as_str() {
         if !CLASSES.contains(&class) {

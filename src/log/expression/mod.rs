@@ -1,5 +1,6 @@
-//! Columns as expressions of SQL over rows: a part of DuckDB's language, without anything that reads elsewhere, draws or tells the time.
-//! DuckDB computes them on one thread from rows in the order of their names, so the same rows give the same bits.
+//! Columns as expressions of SQL over rows: a part of DuckDB's language, without anything that reads elsewhere, draws
+//! or tells the time. DuckDB computes them on one thread from rows in the order of their names, so the same rows give
+//! the same bits.
 
 mod allowed;
 #[cfg(test)]
@@ -17,8 +18,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The windows that an expression can name: the rows of an episode (a reflection is one by itself), the same in the order of their turns, and the
-/// rows of the group that `group` made, of which none has rows and others; and a row with the other of its name.
+/// The windows that an expression can name: the rows of an episode (a reflection is one by itself), the same in the
+/// order of their turns, and the rows of the group that `group` made, of which none has rows and others; and a row with
+/// the other of its name.
 const WINDOWS: &str = "\"episode\" AS (PARTITION BY other, task, sample, attempt, phase), \
     \"turns\" AS (PARTITION BY other, task, sample, attempt, phase ORDER BY turn), \"group\" AS (PARTITION BY other, \"group\"), \
     \"same\" AS (PARTITION BY task, sample, attempt, turn, phase)";
@@ -41,8 +43,8 @@ impl Expressions {
     /// Parses the expressions of `columns`, each over the rows as they come.
     ///
     /// # Errors
-    /// The first column whose expression can't be computed, and why: another column's name, what is no expression, a function that may not be
-    /// called, types that don't fit.
+    /// The first column whose expression can't be computed, and why: another column's name, what is no expression, a
+    /// function that may not be called, types that don't fit.
     pub fn new(columns: &BTreeMap<String, String>) -> Result<Expressions, (String, LogError)> {
         let db = views::alone().map_err(|error| (String::new(), error.into()))?;
         let mut expressions = Expressions { columns: Vec::new(), reads: NAME.map(String::from).into(), others: false, db };
@@ -135,8 +137,8 @@ impl Expressions {
         Ok(self.db.execute_batch(&format!("CREATE OR REPLACE TABLE rows ({})", typed.join(", ")))?)
     }
 
-    /// The columns of `rows`; `others` are rows that only sums see, where `other` holds. Both have the columns of [`Expressions::reads`] and are in the
-    /// order of their names.
+    /// The columns of `rows`; `others` are rows that only sums see, where `other` holds. Both have the columns of
+    /// [`Expressions::reads`] and are in the order of their names.
     ///
     /// # Errors
     /// Where a value is missing or isn't finite: names the row; and what DuckDB says.
@@ -176,7 +178,8 @@ impl Expressions {
     }
 }
 
-/// The type of a column in the table: counts are signed, so that `turn - 1` and `-turn` are below 0 where they should be.
+/// The type of a column in the table: counts are signed, so that `turn - 1` and `-turn` are below 0 where they should
+/// be.
 fn signed(kind: Kind) -> &'static str {
     if kind == Kind::U32 {
         "BIGINT"

@@ -35,7 +35,8 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     mistakes
 }
 
-/// What an update makes of rows that were drawn by rounded matrices; none where it makes nothing of how they were drawn.
+/// What an update makes of rows that were drawn by rounded matrices; none where it makes nothing of how they were
+/// drawn.
 pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<String> {
     let model = node.model()?;
     if with.objective != Objective::PolicyGradient || !pipeline.models.get(model).is_some_and(rounded) {
@@ -59,7 +60,8 @@ pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<S
 mod tests {
     use crate::{ops, pipeline};
 
-    /// The notes on a pipeline whose model has these settings and whose update has `with` more, or what is wrong with it.
+    /// The notes on a pipeline whose model has these settings and whose update has `with` more, or what is wrong with
+    /// it.
     fn checked(model: &str, with: &str) -> Result<Vec<String>, String> {
         let text = format!(
             "flow: x\niterations: 1\nmodels: {{ actor: {{ {model} }} }}\nnodes:\n  \

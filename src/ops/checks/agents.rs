@@ -1,5 +1,5 @@
-//! Checks an agent where it plays or reflects, and collects the words of its prompts. Templates are rendered once on a sample, so that
-//! their errors are reported before anything runs.
+//! Checks an agent where it plays or reflects, and collects the words of its prompts. Templates are rendered once on a
+//! sample, so that their errors are reported before anything runs.
 
 use super::{branches, by_name, critics};
 use crate::ops::memories::reading;

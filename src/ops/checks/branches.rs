@@ -1,5 +1,5 @@
-//! Checks a node whose agent chooses among several answers of its own: they must differ, the policy must be able to value them, and nothing
-//! may take a policy gradient of the chosen answers.
+//! Checks a node whose agent chooses among several answers of its own: they must differ, the policy must be able to
+//! value them, and nothing may take a policy gradient of the chosen answers.
 
 use super::remote::remote;
 use super::upstream::upstream;
@@ -13,8 +13,8 @@ pub fn has(node: &Node) -> bool {
     !node.with.raw()["agent"]["branches"].is_null()
 }
 
-/// A policy gradient of answers that were chosen among several: the log-probabilities of such rows are those of a draw, and the choice isn't
-/// in them.
+/// A policy gradient of answers that were chosen among several: the log-probabilities of such rows are those of a draw,
+/// and the choice isn't in them.
 pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     let branched = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && has(n));
     let plays = upstream(pipeline, node).find(branched)?;

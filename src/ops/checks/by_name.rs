@@ -1,5 +1,5 @@
-//! Checks agents whose program's calls are answered by several models (`by_name`): the models, the inputs that give their weights, and the nodes
-//! that read their rows.
+//! Checks agents whose program's calls are answered by several models (`by_name`): the models, the inputs that give
+//! their weights, and the nodes that read their rows.
 
 use super::upstream::{answers, named, writers, BY_NAME};
 use crate::ops::{is, trained};
@@ -57,7 +57,8 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> V
     wrongs
 }
 
-/// Nodes that read rows in the tokens of several models: only an update leaves out the rows of others, and so learns those of its own.
+/// Nodes that read rows in the tokens of several models: only an update leaves out the rows of others, and so learns
+/// those of its own.
 pub fn readers(pipeline: &Pipeline) -> Vec<Wrong> {
     let reader = |node: &Node| {
         let own = node.model().filter(|_| !answers(node))?;

@@ -1,5 +1,5 @@
-//! Checks a node that has a critic rank its actions: the critic must have actions to rank, must stay frozen, and nothing may take a policy
-//! gradient of the actions it chose.
+//! Checks a node that has a critic rank its actions: the critic must have actions to rank, must stay frozen, and
+//! nothing may take a policy gradient of the actions it chose.
 
 use super::remote::remote;
 use super::upstream::upstream;
@@ -9,8 +9,8 @@ use crate::rollout::action::Decode;
 use crate::rollout::agent::Agent;
 use crate::rollout::settings::Actor;
 
-/// A policy gradient of actions that a critic chose: the log-probabilities of such rows are those of the choice among scores (0 at temperature 0),
-/// and a ratio to them says nothing of how the policy has changed.
+/// A policy gradient of actions that a critic chose: the log-probabilities of such rows are those of the choice among
+/// scores (0 at temperature 0), and a ratio to them says nothing of how the policy has changed.
 pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     let ranked = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && n.with.names("critic").is_some());
     let plays = upstream(pipeline, node).find(ranked)?;

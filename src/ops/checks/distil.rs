@@ -1,10 +1,12 @@
-//! What `objective: distill`, `reference_ema` and `weigh_by` need: a learner and a teacher that have distributions, and a column of numbers.
+//! What `objective: distill`, `reference_ema` and `weigh_by` need: a learner and a teacher that have distributions, and
+//! a column of numbers.
 
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::policy::{Objective, UpdateSettings};
 use crate::row::{kind, Kind};
 
-/// Models that learn in a trainer, which gives a token's log-probability and not what else could have been written, and columns of no numbers.
+/// Models that learn in a trainer, which gives a token's log-probability and not what else could have been written, and
+/// columns of no numbers.
 pub fn wrong(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Vec<Wrong> {
     let trains = |model: &str| pipeline.models.get(model).is_some_and(|model| model["train"].is_object());
     let wrong = |at: &str, message: String, help: &str| Wrong::in_node(node, &["with", at], message).help(help);

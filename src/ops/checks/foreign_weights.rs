@@ -4,8 +4,8 @@ use super::upstream::named;
 use crate::ops::{is, operator, trained};
 use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong};
 
-/// Nodes whose model is trained, and that wait for an update of another model or reflect on another model's episodes. A model that nothing
-/// trains acts with version 0 wherever it stands.
+/// Nodes whose model is trained, and that wait for an update of another model or reflect on another model's episodes. A
+/// model that nothing trains acts with version 0 wherever it stands.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let nodes = pipeline.all().filter(|node| !is(node, Role::Learns));
     let own = |node: &Node| node.model().filter(|model| trained(pipeline, model)).map(String::from);

@@ -1,5 +1,5 @@
-//! Checks that each model has the head its nodes need: a policy writes, a critic estimates values, and something must produce the targets a
-//! critic learns from.
+//! Checks that each model has the head its nodes need: a policy writes, a critic estimates values, and something must
+//! produce the targets a critic learns from.
 
 use super::upstream::upstream;
 use super::upstream::BY_NAME;
@@ -29,7 +29,8 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     mistakes
 }
 
-/// The head that a model with these settings has, as far as they say it: its own, or that of the model on whose base it is.
+/// The head that a model with these settings has, as far as they say it: its own, or that of the model on whose base it
+/// is.
 fn head<'a>(pipeline: &'a Pipeline, settings: &'a Value) -> Option<&'a str> {
     let base = || head(pipeline, pipeline.models.get(settings[BASE].as_str()?).filter(|base| base[BASE].is_null())?);
     settings["head"].as_str().or(settings["new"].is_string().then_some("language")).or_else(base)

@@ -1,12 +1,13 @@
-//! Warns of a clip range that can never take effect: the ratio that it clips is exactly 1 in the first optimiser step after the rows were
-//! played.
+//! Warns of a clip range that can never take effect: the ratio that it clips is exactly 1 in the first optimiser step
+//! after the rows were played.
 
 use super::acting;
 use crate::ops::{acts, is, operator};
 use crate::pipeline::{Carries, Node, Pipeline, Role};
 use crate::policy::{Objective, UpdateSettings};
 
-/// The note on an update that takes one step an iteration from the very weights that its rows were played with; none on others.
+/// The note on an update that takes one step an iteration from the very weights that its rows were played with; none on
+/// others.
 pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<String> {
     let declared = ["clip", "clip_high"].into_iter().find(|key| node.with.gives(key))?;
     let acted = with.objective == Objective::PolicyGradient;
@@ -20,8 +21,8 @@ pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<S
     })
 }
 
-/// Whether all rows of the model are played by the weights that `node` starts from: it is the model's only update, and all playing nodes
-/// have the newest weights.
+/// Whether all rows of the model are played by the weights that `node` starts from: it is the model's only update, and
+/// all playing nodes have the newest weights.
 fn fresh(node: &Node, pipeline: &Pipeline) -> bool {
     let others = pipeline.all().filter(|n| n.id != node.id && is(n, Role::Learns) && n.model() == node.model());
     let plays = |n: &&Node| acts(n) && n.model() == node.model();

@@ -1,4 +1,5 @@
-//! Checks that span several nodes: how operators, models and agents fit together in one pipeline. `flow check` reports what they find.
+//! Checks that span several nodes: how operators, models and agents fit together in one pipeline. `flow check` reports
+//! what they find.
 
 pub mod acting;
 pub mod agents;

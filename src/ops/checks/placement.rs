@@ -1,5 +1,5 @@
-//! Checks a `rollout`'s settings against where it stands: settings without meaning inside or outside a loop, and a number of groups that
-//! can't be reached.
+//! Checks a `rollout`'s settings against where it stands: settings without meaning inside or outside a loop, and a
+//! number of groups that can't be reached.
 
 use crate::ops::episodes::reward_chain::ambiguous;
 use crate::ops::memories::reading;

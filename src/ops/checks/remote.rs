@@ -1,5 +1,5 @@
-//! Checks models that a server runs: they can act and reflect, but their weights aren't here, and their rows aren't in the tokens of a
-//! local model.
+//! Checks models that a server runs: they can act and reflect, but their weights aren't here, and their rows aren't in
+//! the tokens of a local model.
 
 use super::upstream::{answers, named, writers, BY_NAME};
 use crate::pipeline::{Node, Pipeline, Wrong, MODEL};
@@ -10,7 +10,8 @@ pub fn remote(model: &Value) -> bool {
     model["openai"].is_string()
 }
 
-/// Nodes that use such a model for more than generation, and nodes whose own model would have to read the tokens of such a model.
+/// Nodes that use such a model for more than generation, and nodes whose own model would have to read the tokens of
+/// such a model.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut mistakes = Vec::new();
     for node in pipeline.all() {

@@ -1,5 +1,5 @@
-//! Checks models that learn here while servers generate for them: they need an adapter, which is all that servers are sent, and
-//! log-probabilities that the update can use.
+//! Checks models that learn here while servers generate for them: they need an adapter, which is all that servers are
+//! sent, and log-probabilities that the update can use.
 
 use super::upstream::named;
 use crate::ops::is;
@@ -8,7 +8,8 @@ use crate::policy::ServeSettings;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Models that servers can't generate for, and nodes whose rows would get log-probabilities of another distribution than the update computes.
+/// Models that servers can't generate for, and nodes whose rows would get log-probabilities of another distribution
+/// than the update computes.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["serve"].is_object()) {

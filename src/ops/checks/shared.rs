@@ -3,7 +3,8 @@
 use super::remote::remote;
 use crate::pipeline::{Pipeline, Wrong, BASE};
 
-/// Models that name one without a base of its own: one that is itself on another's, an encoder, or one that a server runs.
+/// Models that name one without a base of its own: one that is itself on another's, an encoder, or one that a server
+/// runs.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let mut found = Vec::new();
     for (name, settings) in &pipeline.models {

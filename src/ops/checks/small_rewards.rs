@@ -1,5 +1,6 @@
-//! Notes small rewards whose size is lost where an advantage is divided by its group's deviation: in a group of one outcome they are the only
-//! difference, and become advantages of full size. (EMPO2's pay for new states, a thousandth of a win, was 30% of all advantages.)
+//! Notes small rewards whose size is lost where an advantage is divided by its group's deviation: in a group of one
+//! outcome they are the only difference, and become advantages of full size. (EMPO2's pay for new states, a thousandth
+//! of a win, was 30% of all advantages.)
 
 use super::upstream::upstream;
 use crate::credit::{AdvantageSettings, Scale};
@@ -55,7 +56,8 @@ mod tests {
         assert_eq!(notes("task: 0, won: 10", "std"), "");
     }
 
-    /// Two lost games of one and of three turns, paid 0.01 a turn: returns 0.01 and 0.03, and advantages of -0.71 and 0.71, as where one is won.
+    /// Two lost games of one and of three turns, paid 0.01 a turn: returns 0.01 and 0.03, and advantages of -0.71 and
+    /// 0.71, as where one is won.
     #[test]
     fn in_a_group_of_one_outcome_a_hundredth_is_an_advantage_of_full_size() {
         let numbers = |numbers: [u32; 4]| Arc::new(UInt32Array::from(numbers.to_vec())) as ArrayRef;

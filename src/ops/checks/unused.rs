@@ -1,5 +1,5 @@
-//! Notes what is computed and never used: the columns of a node that no other node reads, so that it changes nothing but the log. (SLEA-RL's
-//! released code computes clusters in its default setting and retrieves without them.)
+//! Notes what is computed and never used: the columns of a node that no other node reads, so that it changes nothing
+//! but the log. (SLEA-RL's released code computes clusters in its default setting and retrieves without them.)
 
 use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline};

@@ -3,8 +3,8 @@
 use crate::ops::{is, operator};
 use crate::pipeline::{Carries, Input, Node, Pipeline, Role, Wrong};
 
-/// Each update of `model` waits for the one before it, and the first for the last one of the previous iteration. Otherwise the weights that
-/// a row was made with would depend on timing.
+/// Each update of `model` waits for the one before it, and the first for the last one of the previous iteration.
+/// Otherwise the weights that a row was made with would depend on timing.
 pub fn wrong(pipeline: &Pipeline, model: &str) -> Vec<Wrong> {
     let turns: Vec<&Node> = pipeline.nodes.iter().filter(|n| is(n, Role::Learns) && n.model() == Some(model)).collect();
     let mut mistakes = Vec::new();

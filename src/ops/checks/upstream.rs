@@ -16,7 +16,8 @@ pub fn answers(node: &Node) -> bool {
     [Role::Plays, Role::Reflects, Role::Measures].into_iter().any(|role| is(node, role))
 }
 
-/// The node and its ancestors along main inputs, the nearest first: through each node's first input whose rows come out.
+/// The node and its ancestors along main inputs, the nearest first: through each node's first input whose rows come
+/// out.
 pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Item = &'a Node> {
     let before = |here: &&'a Node| {
         let operator = operator(&here.op);

@@ -1,4 +1,5 @@
-//! `rollout` inside a loop: an attempt starts as soon as its notes are there, beside episodes of other tasks that are being played.
+//! `rollout` inside a loop: an attempt starts as soon as its notes are there, beside episodes of other tasks that are
+//! being played.
 
 use super::figures;
 use super::inputs::{names, newest};
@@ -139,8 +140,8 @@ impl Attempts {
         self.play(due)
     }
 
-    /// Plays these tasks to their end, outside a graph: the rows go to `thinker`, if there is one, and its output begins the next attempts.
-    /// Returns all rows.
+    /// Plays these tasks to their end, outside a graph: the rows go to `thinker`, if there is one, and its output
+    /// begins the next attempts. Returns all rows.
     pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
         let iteration = self.now.number;
         let mut all = Vec::new();
@@ -221,7 +222,8 @@ impl Attempts {
         notes::grown(memory, &entry, self.notes.budget, self.sampler.tokenizer())
     }
 
-    /// Records the metrics of the iteration so far. `success` is that of trials; `pass@k` the share of them won within k attempts.
+    /// Records the metrics of the iteration so far. `success` is that of trials; `pass@k` the share of them won within
+    /// k attempts.
     fn measure(&mut self) {
         let (iteration, node) = (self.now.number, self.node.clone());
         let trials = self.now.trials.len();

@@ -7,8 +7,9 @@ use crate::rollout::error::RolloutError;
 use crate::rollout::retry::FailedEpisode;
 use crate::rollout::summary::Summary;
 
-/// The metrics that progress and `metrics` show. An episode that failed is not won, and has no return. Metrics that an environment reports
-/// itself have the prefix `world_`. Branches count among the turns played, the failures and the tokens alone.
+/// The metrics that progress and `metrics` show. An episode that failed is not won, and has no return. Metrics that an
+/// environment reports itself have the prefix `world_`. Branches count among the turns played, the failures and the
+/// tokens alone.
 pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
     let world_figure = |(name, (sum, episodes)): (&String, &(f64, usize))| {
         let name = if name == "score" { name.clone() } else { format!("world_{name}") };

@@ -1,5 +1,5 @@
-//! The nodes that change rewards between a `rollout` with `groups` and the node that compares its rows: dynamic sampling judges a task by
-//! those rewards, not by the environment's own.
+//! The nodes that change rewards between a `rollout` with `groups` and the node that compares its rows: dynamic
+//! sampling judges a task by those rewards, not by the environment's own.
 
 use crate::dataflow::Failed;
 use crate::ops::operator;

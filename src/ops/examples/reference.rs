@@ -7,8 +7,8 @@ use crate::row::{self, RowError, View};
 use arrow::array::{Float32Array, RecordBatch};
 use std::sync::Arc;
 
-/// The log-ratio of each response token between the acting policy and `reference` (the initial `model`, if none), in nats; `temperature`
-/// replaces that of the rows. Fails where the policy does.
+/// The log-ratio of each response token between the acting policy and `reference` (the initial `model`, if none), in
+/// nats; `temperature` replaces that of the rows. Fails where the policy does.
 pub fn strays(
     view: &View,
     policy: &Policy,
@@ -27,13 +27,14 @@ fn each(acted: &[f32], reference: &[f32]) -> Vec<f32> {
     acted.iter().zip(reference).map(|(acted, reference)| (f64::from(*acted) - f64::from(*reference)) as f32).collect()
 }
 
-/// The log-ratio of a response, in nats: the sum over its tokens. Its expectation under the policy is the KL divergence (Schulman 2020,
-/// estimator k1).
+/// The log-ratio of a response, in nats: the sum over its tokens. Its expectation under the policy is the KL divergence
+/// (Schulman 2020, estimator k1).
 pub fn whole(tokens: &[f32]) -> f64 {
     tokens.iter().map(|d| f64::from(*d)).sum()
 }
 
-/// The rows with the column `token_rewards`: minus `weight` times the log-ratio of each token (REINFORCE++, Hu 2025, Eq. 3).
+/// The rows with the column `token_rewards`: minus `weight` times the log-ratio of each token (REINFORCE++, Hu 2025,
+/// Eq. 3).
 pub fn charged(view: &View, strays: &[Vec<f32>], weight: f32) -> Result<Vec<RecordBatch>, RowError> {
     let rewards: Vec<Vec<f32>> = strays.iter().map(|row| row.iter().map(|d| -weight * d).collect()).collect();
     view.with(vec![("token_rewards", row::f32_lists(rewards.iter().map(Vec::as_slice)))])
@@ -51,14 +52,16 @@ pub fn less(view: &View, strays: &[f64], weight: f32) -> Result<Vec<RecordBatch>
 mod tests {
     use super::*;
 
-    /// Two turns. The first one chooses a or b at 0.5 each, as the reference does. After a the policy is still the reference; after b it
-    /// says x at 0.9 and y at 0.1, where the reference has 0.5 each: a divergence of 0.9 ln 1.8 + 0.1 ln 0.2 = 0.368064. By the reward
-    /// the first turn answers for it: the gradient of its logit is 0.5 * 0.5 * 0.368064 = 0.092016 towards a. A term in the loss of the
-    /// first turn is 0 there, whatever comes later: the policy is the reference.
+    /// Two turns. The first one chooses a or b at 0.5 each, as the reference does. After a the policy is still the
+    /// reference; after b it says x at 0.9 and y at 0.1, where the reference has 0.5 each: a divergence of 0.9 ln 1.8 +
+    /// 0.1 ln 0.2 = 0.368064. By the reward the first turn answers for it: the gradient of its logit is 0.5 * 0.5 *
+    /// 0.368064 = 0.092016 towards a. A term in the loss of the first turn is 0 there, whatever comes later: the policy
+    /// is the reference.
     #[test]
     fn a_divergence_in_the_reward_reaches_the_turns_before() {
         let half = 0.5f32.ln();
-        // Each way to go: its probability, the direction of the first turn's logit, and what was drawn with what log-probability in the second.
+        // Each way to go: its probability, the direction of the first turn's logit, and what was drawn with what
+        // log-probability in the second.
         let ways = [(0.25, 0.5, half), (0.25, 0.5, half), (0.45, -0.5, 0.9f32.ln()), (0.05, -0.5, 0.1f32.ln())];
         let mut rewards: Vec<f32> = Vec::new();
         for (_, _, second) in ways {

@@ -35,8 +35,8 @@ pub enum Truncated {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tips {
-    /// The probability with which it is taken out of all prompts of an iteration, so that the model learns to do without: drawn once an
-    /// iteration. q of EMPO2, 2/3 in the paper.
+    /// The probability with which it is taken out of all prompts of an iteration, so that the model learns to do
+    /// without: drawn once an iteration. q of EMPO2, 2/3 in the paper.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub remove: f64,
     /// Which log-probabilities the ratio then divides by.
@@ -61,19 +61,20 @@ pub enum OldLogprobs {
 pub struct Select {
     /// Whether rows whose column `valid` is false are learnt from; if not, their reason is `invalid`.
     pub invalid: Invalid,
-    /// Whether turns of episodes are learnt from that the world or `max_turns` cut before their end; if not, their reason is `truncated`.
+    /// Whether turns of episodes are learnt from that the world or `max_turns` cut before their end; if not, their
+    /// reason is `truncated`.
     pub truncated: Truncated,
-    /// Rows made by weights that are more versions behind those the update starts from are left out, with the reason `too_stale`. Every
-    /// update of the model makes one version: where two nodes update it in an iteration, rows played by its newest weights are one version
-    /// behind for the second node.
+    /// Rows made by weights that are more versions behind those the update starts from are left out, with the reason
+    /// `too_stale`. Every update of the model makes one version: where two nodes update it in an iteration, rows played
+    /// by its newest weights are one version behind for the second node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_staleness: Option<u64>,
-    /// Turns of earlier attempts are left out, with the reason `earlier_attempt`: 1 where the first attempt is what the others are to
-    /// learn from. Reflections are not left out.
+    /// Turns of earlier attempts are left out, with the reason `earlier_attempt`: 1 where the first attempt is what the
+    /// others are to learn from. Reflections are not left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_attempt: Option<u32>,
-    /// Models, as an agent program named them in its calls, whose rows are left out, with the reason `side_call`: titles, summaries and what else a
-    /// program asks beside its task.
+    /// Models, as an agent program named them in its calls, whose rows are left out, with the reason `side_call`:
+    /// titles, summaries and what else a program asks beside its task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side: Vec<String>,
     /// How an update treats retrieved entries in its prompts; they stay when left out.
@@ -107,8 +108,9 @@ impl Select {
         needs
     }
 
-    /// For every row `yes` or the first reason why `model` isn't trained on it: one from upstream, then `other_model`, `empty`, `invalid`, `truncated`, `too_stale`,
-    /// `earlier_attempt`, `side_call`. `newest` is the version of the weights that the update starts from.
+    /// For every row `yes` or the first reason why `model` isn't trained on it: one from upstream, then `other_model`,
+    /// `empty`, `invalid`, `truncated`, `too_stale`, `earlier_attempt`, `side_call`. `newest` is the version of the
+    /// weights that the update starts from.
     pub fn used(&self, view: &View, objective: Objective, (model, newest): (&str, u64)) -> Result<Vec<String>, RowError> {
         let responses = view.lists("response_tokens")?;
         let read = ["used", "valid", "weights", "attempt", "phase", "called", row::ANSWERED_BY].into_iter().filter(|name| view.has(name));
@@ -211,7 +213,8 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
             values: list(&token_values, i),
             targets: list(&token_targets, i),
         };
-        // Nothing says what a critic should have expected of the tokens: it learns of the turn, and reads the prompt alone.
+        // Nothing says what a critic should have expected of the tokens: it learns of the turn, and reads the prompt
+        // alone.
         if let (true, Some(value), Some(target)) = (example.targets.is_empty(), values, targets) {
             (example.response, example.values, example.targets) = (vec![], vec![value.value(i)], vec![target.value(i)]);
         }
@@ -220,7 +223,8 @@ pub fn examples(view: &View, which: &[usize], objective: Objective, ends: &[u32]
     Ok(which.iter().map(example).collect())
 }
 
-/// Gives the examples of the rows at `which` what `column` says in place of advantages: a number a row, or a list of one for each token.
+/// Gives the examples of the rows at `which` what `column` says in place of advantages: a number a row, or a list of
+/// one for each token.
 pub fn weigh(examples: &mut [Example], view: &View, which: &[usize], column: &str) -> Result<(), RowError> {
     if row::kind(column) == Some(row::Kind::F32List) {
         let lists = view.lists(column)?;

@@ -21,7 +21,8 @@ pub fn played(node: &Node, pipeline: &Pipeline) -> Option<Game> {
     node.inputs.iter().find_map(|input| read(&input.from)?.1.ok())
 }
 
-/// The programs that the pipeline starts, each with the node whose settings start it. Mistakes in a node's settings are reported elsewhere.
+/// The programs that the pipeline starts, each with the node whose settings start it. Mistakes in a node's settings are
+/// reported elsewhere.
 pub fn programs(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, ProcessSettings)> {
     // A panel's tasks name their program, and not how it is started.
     let started = |program: &&ProcessSettings| !program.command.is_empty();
@@ -45,7 +46,8 @@ pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
     mistakes
 }
 
-/// What is wrong with measuring on a panel of this game: that nothing starts its program, or that its tasks may be trained on.
+/// What is wrong with measuring on a panel of this game: that nothing starts its program, or that its tasks may be
+/// trained on.
 pub fn unmeasurable(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wrong> {
     match measured.program() {
         Some(program) => unmeasurable_program(node, program, pipeline),

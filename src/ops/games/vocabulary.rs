@@ -7,8 +7,8 @@ use crate::policy::{NewModel, TokenKind};
 use crate::rollout::{notes, prompt};
 use std::collections::BTreeSet;
 
-/// The words of every text that the pipeline's games and prompts can show, each once. Programs are asked for their words if some model has
-/// a vocabulary of words. The order matters: it numbers the tokens of a new model.
+/// The words of every text that the pipeline's games and prompts can show, each once. Programs are asked for their
+/// words if some model has a vocabulary of words. The order matters: it numbers the tokens of a new model.
 pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
     let games = games(pipeline).map(|(node, game)| Ok((node, game?))).collect::<Result<Vec<_>, Wrong>>()?;
     let mut words: Vec<String> = games.iter().flat_map(|(_, game)| game.vocabulary()).chain(prompt::words()).collect();

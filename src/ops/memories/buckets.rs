@@ -1,4 +1,5 @@
-//! Shared by `memory-update` and `novelty`: their entries are partitioned into buckets, and come back from the log when a run is resumed.
+//! Shared by `memory-update` and `novelty`: their entries are partitioned into buckets, and come back from the log when
+//! a run is resumed.
 
 use crate::dataflow::Route;
 use crate::memory;

@@ -1,4 +1,5 @@
-//! Shared by `memory-update` and `novelty`: the column with the keys that are compared, and what turns keys into vectors.
+//! Shared by `memory-update` and `novelty`: the column with the keys that are compared, and what turns keys into
+//! vectors.
 
 use crate::dataflow::Context;
 use crate::pipeline::{Node, Wrong};
@@ -9,8 +10,8 @@ use serde::{Deserialize, Serialize};
 /// The settings that say what is compared, and how.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Keyed {
-    /// The column with the keys: what an entry is found by, and states are compared by. Of a reflection, `observation` is what the episode ended
-    /// with.
+    /// The column with the keys: what an entry is found by, and states are compared by. Of a reflection, `observation`
+    /// is what the episode ended with.
     #[serde(default = "observation")]
     pub key: String,
     /// How keys are embedded for similarity search.

@@ -1,5 +1,5 @@
-//! Reading memories: shared by the operators whose agents do so. They read the state of a memory after the previous iteration, and change
-//! nothing.
+//! Reading memories: shared by the operators whose agents do so. They read the state of a memory after the previous
+//! iteration, and change nothing.
 
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
 use crate::memory::{By, Clusters};
@@ -91,8 +91,8 @@ pub fn words(node: &Node, agent: &Agent) -> Vec<String> {
     agent.context.iter().map(|source| source.declared()).filter(|source| read(source.ports())).flat_map(|source| source.words()).collect()
 }
 
-/// Checks the memories that a node reads: an input that no source of its agent names, one that is no memory, a memory that can't be read as
-/// declared. A source without an input is no mistake: it contributes nothing.
+/// Checks the memories that a node reads: an input that no source of its agent names, one that is no memory, a memory
+/// that can't be read as declared. A source without an input is no mistake: it contributes nothing.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Wrong> {
     let mut wrongs = Vec::new();
     let others = |input: &&Input| !fixed.contains(&input.port.as_str()) && !agent.by_name.contains(&input.port);

@@ -1,4 +1,5 @@
-//! What contends for the places of a memory: the rows of an iteration that make entries, and the entries that have a place.
+//! What contends for the places of a memory: the rows of an iteration that make entries, and the entries that have a
+//! place.
 
 use super::{Entries, Home, MemoryUpdate};
 use crate::dataflow::relation::Contender;
@@ -17,8 +18,8 @@ pub struct Admitted {
     pub long: Vec<Lost>,
 }
 
-/// Says what contends. A candidate contends for one iteration, and for longer if it got a place in it: so a rejected candidate never takes
-/// the place of an entry that leaves later, and a memory follows from its changes alone.
+/// Says what contends. A candidate contends for one iteration, and for longer if it got a place in it: so a rejected
+/// candidate never takes the place of an entry that leaves later, and a memory follows from its changes alone.
 pub struct Admit {
     pointer: Pointer,
     with: MemoryUpdate,
@@ -42,7 +43,8 @@ impl Admit {
         Admit { pointer, with, iterations, library, clusters, offered, fresh, places }
     }
 
-    /// `rows` are what entries are made of, the changes of the iteration before, and all changes of before the run was stopped.
+    /// `rows` are what entries are made of, the changes of the iteration before, and all changes of before the run was
+    /// stopped.
     pub fn iteration(&mut self, iteration: u64, rows: &[Vec<RecordBatch>]) -> Result<Admitted, Failed> {
         let mut admitted = Admitted::default();
         self.remembered(iteration, &rows[2], &mut admitted)?;
@@ -130,7 +132,8 @@ impl Admit {
 
     /// Moves the scores of the entries that stood in the prompts of these turns.
     fn rescore(&mut self, iteration: u64, rescore: &Rescore, turns: &[RecordBatch], admitted: &mut Admitted) -> Result<(), Failed> {
-        // By task a worker holds the entries of its own tasks alone, so what they were worth to another task doesn't count.
+        // By task a worker holds the entries of its own tasks alone, so what they were worth to another task doesn't
+        // count.
         let by_task = self.with.found.per == Home::Task;
         for ((bucket, id), mean) in rescore.outcomes(turns, |task| if by_task { memory::bucket(task) } else { 0 })? {
             let bucket = match self.with.found.per {

@@ -16,7 +16,8 @@ pub struct Keep {
 }
 
 impl Keep {
-    /// How many entries there are, and how many of each kind where there are kinds: the names of metrics with their values.
+    /// How many entries there are, and how many of each kind where there are kinds: the names of metrics with their
+    /// values.
     pub fn sizes(&self) -> BTreeMap<String, usize> {
         let mut sizes = BTreeMap::from([("entries".to_owned(), self.placed.len())]);
         for entry in self.placed.iter().filter_map(|id| self.known.get(id)).filter(|entry| !entry.kind.is_empty()) {

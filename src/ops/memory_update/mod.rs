@@ -1,9 +1,9 @@
-//! `memory-update`: what an agent remembers of an iteration's rows. Rows become entries; a memory is a relation whose changes (an entry
-//! came, an entry left) are this operator's rows, so that its every version can be asked for. EMPO2's tips, SLEA-RL's library and notes on
-//! attempts are settings of it.
+//! `memory-update`: what an agent remembers of an iteration's rows. Rows become entries; a memory is a relation whose
+//! changes (an entry came, an entry left) are this operator's rows, so that its every version can be asked for. EMPO2's
+//! tips, SLEA-RL's library and notes on attempts are settings of it.
 //!
-//! Two stages with differential dataflow between them: [`Admit`] says what contends for the places, [`relation::best`] maintains who has
-//! them, [`Keep`] tells the changes, which come back to the first stage an iteration later.
+//! Two stages with differential dataflow between them: [`Admit`] says what contends for the places, [`relation::best`]
+//! maintains who has them, [`Keep`] tells the changes, which come back to the first stage an iteration later.
 
 mod admit;
 mod keep;
@@ -33,24 +33,26 @@ struct MemoryUpdate {
     /// Which rows become entries.
     #[serde(default)]
     entries: Entries,
-    /// The column with the text of an entry; of a reflection, `action` is the remark parsed from it. A row without a text makes no entry.
+    /// The column with the text of an entry; of a reflection, `action` is the remark parsed from it. A row without a
+    /// text makes no entry.
     #[serde(default = "action")]
     text: String,
     /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
     #[serde(default)]
     tag: Option<String>,
-    /// The text is a list, and each line becomes an entry: how its lines are read. A line that can't be read is noted in the table
-    /// `errors`.
+    /// The text is a list, and each line becomes an entry: how its lines are read. A line that can't be read is noted
+    /// in the table `errors`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     list: Option<ListSettings>,
     /// The column with an entry's score.
     #[serde(default = "score")]
     score: String,
-    /// A row whose score is not above this makes no entry: 0 keeps only what earned something. Every row makes one when left out.
+    /// A row whose score is not above this makes no entry: 0 keeps only what earned something. Every row makes one when
+    /// left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     above: Option<f32>,
-    /// Entry scores follow the outcomes of the episodes that retrieved the entries, whose turns come by the input `retrieved`. Scores are
-    /// fixed when left out.
+    /// Entry scores follow the outcomes of the episodes that retrieved the entries, whose turns come by the input
+    /// `retrieved`. Scores are fixed when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rescore: Option<Rescore>,
     #[serde(flatten)]
@@ -71,7 +73,8 @@ struct Found {
     /// Which entries share a bucket, and its capacity.
     #[serde(default)]
     per: Home,
-    /// By `per: cluster`: a key belongs to the first cluster with whose first entry's key it has at least this cosine; else it founds one.
+    /// By `per: cluster`: a key belongs to the first cluster with whose first entry's key it has at least this cosine;
+    /// else it founds one.
     #[serde(default = "hundredths::<f32, 85>")]
     #[schemars(range(min = 0.0, max = 1.0))]
     at_least: f32,
@@ -126,8 +129,8 @@ pub(super) fn clustered(with: &With) -> Option<f32> {
     with.typed::<MemoryUpdate>().filter(|with| with.found.per == Home::Cluster).map(|with| with.found.at_least)
 }
 
-/// The names of the settings that a reader needs of a memory whose changes come from a log: how entries are found, without the column of
-/// their keys.
+/// The names of the settings that a reader needs of a memory whose changes come from a log: how entries are found,
+/// without the column of their keys.
 pub fn comparing() -> Vec<String> {
     let schema = schema::<Found>();
     let names = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone());

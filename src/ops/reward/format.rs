@@ -6,7 +6,8 @@ use arrow::array::{RecordBatch, StringArray};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the format reward is paid for. EAPO's paper calls it binary: "correct tags and \\boxed{} actions"; its released code agrees.
+/// What the format reward is paid for. EAPO's paper calls it binary: "correct tags and \\boxed{} actions"; its released
+/// code agrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FormatPer {

@@ -1,5 +1,5 @@
-//! `reward`: a weighted sum of the task's reward, a format reward, a penalty for invalid actions and one for length. With weights 1, 0.5
-//! and, in `explore`, 1 it is EAPO's R_task + 0.5 R_format + R_explore (Eq. 10, table 3).
+//! `reward`: a weighted sum of the task's reward, a format reward, a penalty for invalid actions and one for length.
+//! With weights 1, 0.5 and, in `explore`, 1 it is EAPO's R_task + 0.5 R_format + R_explore (Eq. 10, table 3).
 
 mod explore;
 mod format;

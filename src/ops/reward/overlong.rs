@@ -4,8 +4,8 @@ use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens, from there
-/// in a straight line to -weight at max tokens, and -weight beyond.
+/// DAPO's soft overlong punishment (Yu et al. 2025, Eq. 13), of the response of a turn: 0 up to max - buffer tokens,
+/// from there in a straight line to -weight at max tokens, and -weight beyond.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Overlong {

@@ -14,8 +14,8 @@ pub enum ScoreOf {
     /// It stays the world's own.
     #[default]
     World,
-    /// The sum of the attempt's rewards up to the turn, as they are weighed here: methods that rank episodes by their scores (`extract`,
-    /// `memory-update`) then see the pay and nothing else.
+    /// The sum of the attempt's rewards up to the turn, as they are weighed here: methods that rank episodes by their
+    /// scores (`extract`, `memory-update`) then see the pay and nothing else.
     Paid,
 }
 

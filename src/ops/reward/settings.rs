@@ -10,8 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Settings of `reward`: new reward = task * reward + won * (the turn won) + format * (an action could be read) + invalid * (it could not be carried out)
-/// + explore.weight * (R_explore of EAPO, Eq. 9) + scores * (what `score` made) + novelty * (the column `novelty`) - overlong.weight * (how far into the buffer the response went, from 0 to 1) - kl * (how far the response is from the reference, in nats).
+/// Settings of `reward`: new reward = task * reward + won * (the turn won) + format * (an action could be read) +
+/// invalid * (it could not be carried out)
+/// + explore.weight * (R_explore of EAPO, Eq. 9) + scores * (what `score` made) + novelty * (the column `novelty`) -
+///   overlong.weight * (how far into the buffer the response went, from 0 to 1) - kl * (how far the response is from
+///   the reference, in nats).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RewardWeights {
@@ -31,8 +34,8 @@ pub struct RewardWeights {
     /// Earned by a response from which an action could be read and which has the tags of `tags`; 0.5 in EAPO (table 3).
     #[serde(default)]
     pub format: f32,
-    /// The tags that a response must have for `format` besides an action that can be read, each closed: [think, explore, memory, action] in
-    /// EAPO. None unless given.
+    /// The tags that a response must have for `format` besides an action that can be read, each closed: [think,
+    /// explore, memory, action] in EAPO. None unless given.
     #[serde(default)]
     #[schemars(inner(regex(pattern = "^[a-z][a-z0-9_]{0,31}$")))]
     pub tags: Vec<String>,
@@ -57,9 +60,10 @@ pub struct RewardWeights {
     /// The cost of a long response (DAPO, Eq. 13); nothing unless given.
     #[serde(default)]
     pub overlong: Option<Overlong>,
-    /// The weight of the divergence from the reference as a part of the reward (REINFORCE++, Hu 2025; InstructGPT, Ouyang et al. 2022, Eq. 2):
-    /// the sum over the response's tokens of the log-probability with which each was drawn, less that under the reference. So a turn also
-    /// answers for how far the turns after it stray, which a divergence in the loss leaves out. Needs `model`.
+    /// The weight of the divergence from the reference as a part of the reward (REINFORCE++, Hu 2025; InstructGPT,
+    /// Ouyang et al. 2022, Eq. 2): the sum over the response's tokens of the log-probability with which each was drawn,
+    /// less that under the reference. So a turn also answers for how far the turns after it stray, which a divergence
+    /// in the loss leaves out. Needs `model`.
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub kl: f32,
@@ -74,16 +78,16 @@ pub struct RewardWeights {
     #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
     pub reference: Option<String>,
-    /// The temperature of the reference's logits, for `kl`, in place of the temperature that each row was drawn at (column `temperature`).
-    /// When left out: that one; 1 for rows without it, as in old logs.
+    /// The temperature of the reference's logits, for `kl`, in place of the temperature that each row was drawn at
+    /// (column `temperature`). When left out: that one; 1 for rows without it, as in old logs.
     #[serde(default)]
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub temperature: Option<f32>,
 }
 
 impl RewardWeights {
-    /// The smaller rewards beside the task's: the settings whose weights are at most a tenth of the task's, with those weights. Novelty is
-    /// one at any weight, since 1/n falls with the visits.
+    /// The smaller rewards beside the task's: the settings whose weights are at most a tenth of the task's, with those
+    /// weights. Novelty is one at any weight, since 1/n falls with the visits.
     pub fn small(&self) -> Vec<(&'static str, f32)> {
         let most = self.task.abs().max(self.won.abs()) / 10.0;
         let explore = self.explore.as_ref().map_or(0.0, |explore| explore.weight);
@@ -101,9 +105,11 @@ impl RewardWeights {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KlPer {
-    /// The turn: its reward is lowered by the sum over its tokens (RLOO, Ahmadian et al. 2024, where a response is one action).
+    /// The turn: its reward is lowered by the sum over its tokens (RLOO, Ahmadian et al. 2024, where a response is one
+    /// action).
     #[default]
     Turn,
-    /// Each token, with its own part, in the column `token_rewards`, which `advantage` reads by `of: token_return` (REINFORCE++).
+    /// Each token, with its own part, in the column `token_rewards`, which `advantage` reads by `of: token_return`
+    /// (REINFORCE++).
     Token,
 }

@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Which part of an attempt's rewards a turn's reward has. EAPO's paper calls R_task episodic (section 4.3), adds it to the turn's own
-/// rewards for form and exploration (Eq. 10), and compares either the return from the turn on (Eq. 4) or that sum itself (Eq. 14).
+/// Which part of an attempt's rewards a turn's reward has. EAPO's paper calls R_task episodic (section 4.3), adds it to
+/// the turn's own rewards for form and exploration (Eq. 10), and compares either the return from the turn on (Eq. 4) or
+/// that sum itself (Eq. 14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskOf {
@@ -18,8 +19,9 @@ pub enum TaskOf {
     Turn,
     /// Its sum over the whole attempt, for each of its turns: with `of: reward`, Eq. 14 to the letter.
     Attempt,
-    /// Its sum from the turn on, discounted by `gamma` a turn: with `of: reward`, Eq. 14 with the discount that remark 5.1 speaks of. So a
-    /// turn is not paid for the form of later turns, which would make long episodes worth more than won ones.
+    /// Its sum from the turn on, discounted by `gamma` a turn: with `of: reward`, Eq. 14 with the discount that remark
+    /// 5.1 speaks of. So a turn is not paid for the form of later turns, which would make long episodes worth more than
+    /// won ones.
     ToGo,
 }
 
@@ -63,7 +65,8 @@ pub fn two_attempts(rewards: [f32; 4]) -> RecordBatch {
 mod tests {
     use super::*;
 
-    /// An attempt that earns -0.5, -0.5 and 2, and one that earns -1: 1 for each turn of the first; to go by 0.5 -0.25, 0.5 and 2.
+    /// An attempt that earns -0.5, -0.5 and 2, and one that earns -1: 1 for each turn of the first; to go by 0.5 -0.25,
+    /// 0.5 and 2.
     #[test]
     fn the_parts_of_an_attempt_as_worked_by_hand() {
         let rows = [two_attempts([-0.5, -0.5, 2.0, -1.0])];

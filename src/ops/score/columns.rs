@@ -23,8 +23,8 @@ impl Texts {
     }
 }
 
-/// For each target its scores, one a row in the view's order. All texts go to the policy in one job, where what they begin with in common
-/// is read once.
+/// For each target its scores, one a row in the view's order. All texts go to the policy in one job, where what they
+/// begin with in common is read once.
 pub fn scores(
     view: &View,
     policy: &Policy,

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the log-probabilities of a text's tokens become its score. EAPO's paper says q(e, m | s) and leaves open whether it is normalised by
-/// length: a raw probability of some fifty tokens underflows, so that the mean a token is the default here.
+/// How the log-probabilities of a text's tokens become its score. EAPO's paper says q(e, m | s) and leaves open whether
+/// it is normalised by length: a raw probability of some fifty tokens underflows, so that the mean a token is the
+/// default here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {

@@ -1,5 +1,5 @@
-//! `score`: how likely a named model finds a text behind another text: a learned reward, a judge, or the posterior of EAPO (q of Eq. 9).
-//! One column `score_NAME` a target.
+//! `score`: how likely a named model finds a text behind another text: a learned reward, a judge, or the posterior of
+//! EAPO (q of Eq. 9). One column `score_NAME` a target.
 
 mod columns;
 mod likelihood;
@@ -28,12 +28,14 @@ struct Score {
     /// The model whose probabilities are asked for.
     #[schemars(extend("x-names" = "model"))]
     model: String,
-    /// The text before them: a template over the columns of a row (`{{ row.observation }}`), of the turn before it (`before`) and of the
-    /// turn after it (`after`), over `observation` and `action` of all turns before it (`history`), over the task's text (`task`) and its
-    /// right answer (`gold`), or a file with one. Where the model has a chat template it is the turn of a user.
+    /// The text before them: a template over the columns of a row (`{{ row.observation }}`), of the turn before it
+    /// (`before`) and of the turn after it (`after`), over `observation` and `action` of all turns before it
+    /// (`history`), over the task's text (`task`) and its right answer (`gold`), or a file with one. Where the model
+    /// has a chat template it is the turn of a user.
     #[schemars(extend("x-names" = "template"))]
     prompt: String,
-    /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column `score_memory`.
+    /// The texts that are scored, each a template likewise, by the name of its score: `memory` makes the column
+    /// `score_memory`.
     // What they begin with in common, the prompt above all, is read once.
     #[schemars(length(min = 1), schema_with = "targets")]
     targets: BTreeMap<String, String>,
@@ -95,7 +97,8 @@ fn wrong(node: &Node) -> Vec<Wrong> {
         .map_or_else(|_| vec![], |with| with.templates().filter_map(|(at, text)| templates::wrong(node, &at, text)).collect())
 }
 
-/// All rows on the first worker: the model is on the policy thread, and one batch gives the same bits on any number of workers.
+/// All rows on the first worker: the model is on the policy thread, and one batch gives the same bits on any number of
+/// workers.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Score>(node)?;
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;

@@ -5,7 +5,8 @@ use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::ValidationError;
 use serde_json::Value;
 
-/// The shape that the value at `path` was plainly meant as: what is wrong with it as that one. None if it could be any of them.
+/// The shape that the value at `path` was plainly meant as: what is wrong with it as that one. None if it could be any
+/// of them.
 pub fn meant<'c>(context: &'c [Vec<ValidationError<'static>>], path: &str) -> Option<&'c Vec<ValidationError<'static>>> {
     // A branch whose first objection is to the very kind of value was not meant.
     let other_kind = |e: &ValidationError| {

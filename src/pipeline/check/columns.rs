@@ -46,9 +46,9 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
     exact
 }
 
-/// The columns of each node's output, where an operator adds the columns that `adds` returns: the least that follows from the operators, so
-/// a column must come from somewhere, also around a delayed edge. A node that isn't understood or is on a cycle is given all, so that its
-/// mistake is reported once.
+/// The columns of each node's output, where an operator adds the columns that `adds` returns: the least that follows
+/// from the operators, so a column must come from somewhere, also around a delayed edge. A node that isn't understood
+/// or is on a cycle is given all, so that its mistake is reported once.
 fn available(
     nodes: &[Draft],
     cyclic: &BTreeSet<usize>,
@@ -67,7 +67,8 @@ fn available(
             match draft.spec {
                 _ if cyclic.contains(&i) => available[i] = all.clone(),
                 _ if catalog.logged.contains_key(draft.id) => available[i] = logged(&catalog.logged[draft.id]),
-                // A loop's rows have the columns that all of its outputs have, and the texts that any has: they are empty in the others' rows.
+                // A loop's rows have the columns that all of its outputs have, and the texts that any has: they are
+                // empty in the others' rows.
                 None if draft.body.as_ref().is_some_and(|body| !body.output.is_empty()) => {
                     let outputs: Vec<&BTreeSet<String>> = draft.body.iter().flat_map(|b| &b.output).map(|o| &available[*o]).collect();
                     let made = |column: &&String| (catalog.text)(column) || outputs.iter().all(|output| output.contains(*column));

@@ -1,5 +1,5 @@
-//! A tree becomes a [`Sketch`], and everything that is wrong is reported: in this file the keys of the whole file, then its nodes
-//! one by one (`nodes`), then how they fit together (`order`, `columns`, `ends`).
+//! A tree becomes a [`Sketch`], and everything that is wrong is reported: in this file the keys of the whole file, then
+//! its nodes one by one (`nodes`), then how they fit together (`order`, `columns`, `ends`).
 
 mod choices;
 mod columns;
@@ -29,8 +29,8 @@ use sketch::Sketch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The pipeline that stands in the tree, if nothing is wrong with it. Files of its tests are relative to `folder`; whether they are
-/// there is looked at where `look` says so.
+/// The pipeline that stands in the tree, if nothing is wrong with it. Files of its tests are relative to `folder`;
+/// whether they are there is looked at where `look` says so.
 pub fn check(tree: &Tree, folder: &Path, look: bool, catalog: &Catalog, report: &mut Report) -> Option<Pipeline> {
     let mut sketch = top(tree, catalog, report);
     pipeline_tests::tests(tree, folder, look, &mut sketch, report);

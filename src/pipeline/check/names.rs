@@ -1,4 +1,5 @@
-//! The names of the nodes in a file, and which node a name refers to: names are unique in the whole file, inside loops too.
+//! The names of the nodes in a file, and which node a name refers to: names are unique in the whole file, inside loops
+//! too.
 
 use super::keys::{is_loop, plain, PLAIN};
 use crate::pipeline::parse::{Report, Shape, Tree, TreeEntry};
@@ -62,8 +63,8 @@ impl<'a> NodeNames<'a> {
         &self.nodes
     }
 
-    /// Whom a node inside the loop `inside` (or in none) means by `name`: one in the same loop, else one in none, else one
-    /// that it can't see.
+    /// Whom a node inside the loop `inside` (or in none) means by `name`: one in the same loop, else one in none, else
+    /// one that it can't see.
     pub fn find(&self, name: &str, inside: Option<usize>) -> Option<usize> {
         let all = self.places.get(name)?;
         let among = |inside: Option<usize>| all.iter().copied().find(|i| self.nodes[*i].inside == inside);

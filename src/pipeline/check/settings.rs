@@ -7,7 +7,8 @@ use serde_json::{json, Value};
 /// Reports everything in `tree` that doesn't fit the schema; `true` if it fits.
 pub fn check(tree: &Tree, subject: &Subject, report: &mut Report) -> bool {
     let schema = bounded(subject.schema);
-    // What these schemas use is the same in the draft of 2020, whose own schema takes the library 150 MB for as long as the process lives.
+    // What these schemas use is the same in the draft of 2020, whose own schema takes the library 150 MB for as long as
+    // the process lives.
     let validator = match jsonschema::draft201909::new(&schema) {
         Ok(validator) => validator,
         Err(error) => {

@@ -64,7 +64,8 @@ pub struct DraftEdge<'a> {
 }
 
 impl DraftEdge<'_> {
-    /// Whether it makes its reader wait. An edge in time, written where only a delayed edge may be, was reported already.
+    /// Whether it makes its reader wait. An edge in time, written where only a delayed edge may be, was reported
+    /// already.
     pub fn in_time(&self) -> bool {
         self.staleness.is_none() && self.spec.is_none_or(|p| p.delay != Delay::Always)
     }

@@ -9,8 +9,8 @@ pub enum PictureFormat {
     Dot,
 }
 
-/// Nodes as boxes, edges in time as arrows, delayed edges dashed with their staleness; a logged node has a double border. A loop
-/// is a frame around its nodes.
+/// Nodes as boxes, edges in time as arrows, delayed edges dashed with their staleness; a logged node has a double
+/// border. A loop is a frame around its nodes.
 pub fn draw(pipeline: &Pipeline, format: PictureFormat) -> String {
     let all: Vec<&Node> = pipeline.all().collect();
     let picture = Drawing { pipeline, all, format };
@@ -81,7 +81,8 @@ impl Drawing<'_> {
             Some(k) => format!("{port}, staleness {k}"),
             None => port.clone(),
         };
-        // A loop's rows come from its frame; for Graphviz (and where the reader stands in that very frame) from a node in it.
+        // A loop's rows come from its frame; for Graphviz (and where the reader stands in that very frame) from a node
+        // in it.
         let loop_at = self.pipeline.node(from).and_then(|n| Some((self.number(from), n.body.as_ref()?)));
         let own = self.pipeline.around(&node.id).is_some_and(|n| n.id == *from);
         let (at, tail) = match loop_at {

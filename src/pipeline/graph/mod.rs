@@ -1,4 +1,5 @@
-//! Properties of a whole pipeline: its picture, how far iterations overlap, and what is left of it when some rows come from elsewhere.
+//! Properties of a whole pipeline: its picture, how far iterations overlap, and what is left of it when some rows come
+//! from elsewhere.
 
 mod draw;
 mod fed;

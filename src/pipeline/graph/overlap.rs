@@ -1,5 +1,5 @@
-//! How far nodes can run ahead of one another. A delayed edge lets its reader start before the node it reads is done; but
-//! another way through the graph may hold the reader back further than the edge does.
+//! How far nodes can run ahead of one another. A delayed edge lets its reader start before the node it reads is done;
+//! but another way through the graph may hold the reader back further than the edge does.
 
 use crate::pipeline::Pipeline;
 use std::collections::BTreeMap;
@@ -12,15 +12,16 @@ pub struct Overlap {
     pub port: String,
     /// How many iterations older than the newest the rows may be.
     pub staleness: u64,
-    /// How many of them the rest of the graph leaves: the reader can run this many iterations ahead of a plain feedback edge.
+    /// How many of them the rest of the graph leaves: the reader can run this many iterations ahead of a plain feedback
+    /// edge.
     pub effective: u64,
 }
 
 /// Every delayed edge of the pipeline with its effective staleness.
 ///
-/// Iteration t of a node can start once iteration t - d of each node before it is done, where d is the least sum of delays
-/// on any way between them (0 in time, staleness + 1 on a delayed edge). Where that is less than the edge's own delay, the
-/// edge doesn't decide.
+/// Iteration t of a node can start once iteration t - d of each node before it is done, where d is the least sum of
+/// delays on any way between them (0 in time, staleness + 1 on a delayed edge). Where that is less than the edge's own
+/// delay, the edge doesn't decide.
 pub fn overlaps(pipeline: &Pipeline) -> Vec<Overlap> {
     let edges: Vec<(&str, &str, u64)> = pipeline
         .nodes

@@ -30,8 +30,8 @@ impl Pipeline {
         part
     }
 
-    /// The columns that the rows of each node must have, so that its readers find what they need and the rows of the nodes
-    /// in `asked` have these columns.
+    /// The columns that the rows of each node must have, so that its readers find what they need and the rows of the
+    /// nodes in `asked` have these columns.
     pub fn needed(&self, requested: &BTreeMap<String, BTreeSet<&str>>, catalog: &Catalog) -> BTreeMap<String, Needed> {
         let mut all: BTreeMap<String, Needed> = BTreeMap::new();
         for (node, columns) in requested {
@@ -41,7 +41,8 @@ impl Pipeline {
         loop {
             let before: usize = all.values().map(BTreeMap::len).sum();
             for node in self.all().collect::<Vec<_>>().into_iter().rev() {
-                // A loop has no needs of its own: its rows are those of the nodes that it puts out, which read what it reads.
+                // A loop has no needs of its own: its rows are those of the nodes that it puts out, which read what it
+                // reads.
                 if let Some(body) = &node.body {
                     let requested = all.get(&node.id).cloned().unwrap_or_default();
                     body.output.iter().for_each(|output| all.entry(output.clone()).or_default().extend(requested.clone()));
@@ -62,7 +63,8 @@ impl Pipeline {
     }
 }
 
-/// What `node` needs of an input: what its port and its settings call for and, where it hands its rows on, what is asked of it.
+/// What `node` needs of an input: what its port and its settings call for and, where it hands its rows on, what is
+/// asked of it.
 fn needs(node: &Node, input: &Input, requested: Option<&Needed>, catalog: &Catalog) -> Needed {
     let Some(spec) = catalog.operator(&node.op) else { return Needed::new() };
     let Some(port) = spec.port(&input.port) else { return Needed::new() };

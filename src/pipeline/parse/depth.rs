@@ -2,11 +2,12 @@
 
 use super::tree::Unreadable;
 
-/// A person never has more brackets than this open at once. The scanner takes a time that grows with the square of their number, so they
-/// are counted before it sees them.
+/// A person never has more brackets than this open at once. The scanner takes a time that grows with the square of
+/// their number, so they are counted before it sees them.
 const MOST_OPEN: usize = 400;
 
-/// Where the nesting becomes hopeless, if it does: brackets that are never closed, or a line that begins many lists in lists.
+/// Where the nesting becomes hopeless, if it does: brackets that are never closed, or a line that begins many lists in
+/// lists.
 pub fn too_deep(text: &str) -> Option<Unreadable> {
     let mut open = 0usize;
     for (n, line) in text.lines().enumerate() {

@@ -1,7 +1,8 @@
 //! `for:` in a document: an item of a list, or an entry of a map, that is written once and stands for several.
 //!
-//! `- { for: { k: [1, 2] }, name: "pass@{k}" }` is `- { name: pass@1 }` and `- { name: pass@2 }`. With several names every combination is
-//! meant, the last name changing first. A text that is `{k}` and nothing else becomes the value itself; keys are filled as well.
+//! `- { for: { k: [1, 2] }, name: "pass@{k}" }` is `- { name: pass@1 }` and `- { name: pass@2 }`. With several names
+//! every combination is meant, the last name changing first. A text that is `{k}` and nothing else becomes the value
+//! itself; keys are filled as well.
 
 use super::report::{listed, Report};
 use super::tree::{Shape, Tree, TreeEntry};
@@ -70,8 +71,8 @@ fn written(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), String::from)
 }
 
-/// Every combination of the values under the tree's `for`, whose key is `name`; none without one, or where something is wrong with it,
-/// which is reported.
+/// Every combination of the values under the tree's `for`, whose key is `name`; none without one, or where something is
+/// wrong with it, which is reported.
 fn values(name: &str, tree: &Tree, report: &mut Report) -> Option<Vec<Values>> {
     let entry = tree.entry(FOR)?;
     let mut all: Vec<Values> = vec![vec![]];

@@ -19,7 +19,8 @@ pub struct Lineage {
     pub broken: Option<(Location, String, Option<String>)>,
 }
 
-/// The text and those of the files that it is like, one after the other. A text that isn't YAML is the last one: the parser reports it.
+/// The text and those of the files that it is like, one after the other. A text that isn't YAML is the last one: the
+/// parser reports it.
 pub fn family(own: Text) -> Lineage {
     let mut family = Lineage { texts: vec![own], broken: None };
     let mut known: Vec<PathBuf> = vec![absolute(Path::new(&family.texts[0].name))];
@@ -62,8 +63,8 @@ fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| std::env::current_dir().unwrap_or_default().join(path))
 }
 
-/// The tree of the first `files` texts, each laid upon the one that it is like, after what `prepare` does with it; none where one of them can't be
-/// read, which is reported.
+/// The tree of the first `files` texts, each laid upon the one that it is like, after what `prepare` does with it; none
+/// where one of them can't be read, which is reported.
 pub fn family_tree(
     files: usize,
     broken: Option<(Location, String, Option<String>)>,

@@ -1,4 +1,5 @@
-//! A tree laid over another one: how a file has only the differences from the file that it is `like`, and how `--set` changes a value.
+//! A tree laid over another one: how a file has only the differences from the file that it is `like`, and how `--set`
+//! changes a value.
 
 use super::tree::{Shape, Tree};
 
@@ -6,8 +7,8 @@ use super::tree::{Shape, Tree};
 const FORMS: [&str; 5] = ["new", "load", "on", "encode", "openai"];
 
 impl Tree {
-    /// Lays `over` upon this: maps are merged key by key, a null takes the key away, and anything else replaces the old value, as does a
-    /// model of another form. Every value keeps the place that it was read from.
+    /// Lays `over` upon this: maps are merged key by key, a null takes the key away, and anything else replaces the old
+    /// value, as does a model of another form. Every value keeps the place that it was read from.
     pub fn lay(&mut self, over: Tree) {
         // A node may be called so, too; a form's value is a text.
         let form = |tree: &Tree| FORMS.into_iter().find(|form| tree.get(form).is_some_and(|value| value.text().is_some()));

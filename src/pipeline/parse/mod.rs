@@ -1,5 +1,5 @@
-//! Text to a tree that knows where each value stands, with overrides put in, and from places back to lines and columns. This is
-//! the only code that knows YAML.
+//! Text to a tree that knows where each value stands, with overrides put in, and from places back to lines and columns.
+//! This is the only code that knows YAML.
 
 mod depth;
 mod each;
@@ -24,7 +24,8 @@ use super::Pipeline;
 use std::path::Path;
 
 impl Pipeline {
-    /// The resolved pipeline as YAML, for a file in `folder`: a run keeps it there, and it reads back from there as the same pipeline.
+    /// The resolved pipeline as YAML, for a file in `folder`: a run keeps it there, and it reads back from there as the
+    /// same pipeline.
     pub fn to_yaml(&self, folder: &Path) -> String {
         serde_yaml::to_string(&self.source_in(folder)).unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! `--set path=value`: overrides, put into the tree before it is checked, so that they are checked like the file itself.
+//! `--set path=value`: overrides, put into the tree before it is checked, so that they are checked like the file
+//! itself.
 
 use super::read::read;
 use super::report::{Report, Text};

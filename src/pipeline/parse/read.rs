@@ -1,8 +1,8 @@
 //! Text to tree, and numbers back to lines and columns.
 //!
-//! `serde_yaml` reports a location only when reading fails there. So values and keys are numbered in reading order, and the location of
-//! number n is found by reading once more and failing at n on purpose. That costs a second reading for each mistake, and nothing for a file
-//! without one.
+//! `serde_yaml` reports a location only when reading fails there. So values and keys are numbered in reading order, and
+//! the location of number n is found by reading once more and failing at n on purpose. That costs a second reading for
+//! each mistake, and nothing for a file without one.
 
 use super::depth::too_deep;
 use super::tree::{Duplicate, Location, Shape, Spot, Tree, TreeEntry, Unreadable};
@@ -35,7 +35,8 @@ pub fn locate(text: &str, spot: usize) -> (usize, usize) {
 fn unreadable(error: &serde_yaml::Error) -> Unreadable {
     let (line, column) = error.location().map_or((1, 1), |l| (l.line(), l.column()));
     let whole = error.to_string();
-    // The place is separated from the message, and the path before it is dropped: it means nothing to a reader of the text.
+    // The place is separated from the message, and the path before it is dropped: it means nothing to a reader of the
+    // text.
     let message = whole.split(" at line ").next().unwrap_or_default();
     let message = match message.rsplit_once(": ") {
         Some((_, last)) if last.contains("a name as the key") => "a key must be a name",

@@ -1,4 +1,5 @@
-//! Collects the diagnostics of all checks: locations become lines and columns here, and misspelt names get the nearest valid ones.
+//! Collects the diagnostics of all checks: locations become lines and columns here, and misspelt names get the nearest
+//! valid ones.
 
 use super::read::{locate, read};
 use super::tree::{Location, Spot, Tree, Unreadable};

@@ -1,11 +1,13 @@
-//! Attention of one token over the keys before it and its own (Vaswani et al. 2017). With its gradient, and of several tokens: [`super::tiles`].
+//! Attention of one token over the keys before it and its own (Vaswani et al. 2017). With its gradient, and of several
+//! tokens: [`super::tiles`].
 //!
 //! ```text
 //! s[j] = q . k[j] / sqrt(head),  p = softmax(s),  o = sum over j of p[j] v[j]
 //! ```
 //!
-//! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many lanes as a page has
-//! places, so they follow from the token's place and the tokens before it. Heads that share keys are looked at together.
+//! Keys and values come in pages of [`PAGE`] places. Sums go through the places in their order, or through as many
+//! lanes as a page has places, so they follow from the token's place and the tokens before it. Heads that share keys
+//! are looked at together.
 
 use super::kv::{Heads, KvNumber, PAGE};
 use crate::policy::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
@@ -199,8 +201,8 @@ fn put_lanes<V: Vector, E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, 
 }
 
 vectorised! {
-    /// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places of `pages`; the part
-    /// from `at` on belongs to this block.
+    /// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places
+    /// of `pages`; the part from `at` on belongs to this block.
     pub fn attend<E: KvNumber>(q: &[f32], heads: Heads, pages: &[&[E]], at: usize, count: usize, out: &mut [f32], scratch: &mut AttentionScratch) {
         attend_groups::<V, E>(q, heads, pages, at, count, out, scratch);
     }

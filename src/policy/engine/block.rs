@@ -9,8 +9,8 @@ use crate::policy::products::dense::StridedRows;
 use crate::policy::products::rounded::Rounded;
 use crate::policy::products::vectors::{exp, vectorised};
 
-/// Rows that go through the feed-forward part together: what is inside it is several times as wide as the stream, and stays in the processor's
-/// caches for as many.
+/// Rows that go through the feed-forward part together: what is inside it is several times as wide as the stream, and
+/// stays in the processor's caches for as many.
 pub const FED: usize = 128;
 
 /// A token to compute.
@@ -24,8 +24,8 @@ pub struct PlacedToken {
 
 /// Where keys and values are stored, and so what each token attends to.
 pub trait KvMemory {
-    /// Takes in the keys and values of all tokens of a pass at block `block`, and gives what each of them attends to, `out`
-    /// `[tokens, queries * head]`. A row of `qkv` has queries, keys and values, the first two turned.
+    /// Takes in the keys and values of all tokens of a pass at block `block`, and gives what each of them attends to,
+    /// `out` `[tokens, queries * head]`. A row of `qkv` has queries, keys and values, the first two turned.
     fn attend(&mut self, block: usize, qkv: StridedRows, out: &mut [f32]);
 }
 
@@ -41,8 +41,9 @@ pub struct BlockActivations {
     pub rounded: Rounded,
 }
 
-/// What the backward pass needs: the residual stream before each block and before its feed-forward part, `[tokens, width]` each. And what its attention
-/// gave, `[tokens, queries * head]`, where an adapter of the matrix behind it learns from that: in a long row, computing it again takes long.
+/// What the backward pass needs: the residual stream before each block and before its feed-forward part,
+/// `[tokens, width]` each. And what its attention gave, `[tokens, queries * head]`, where an adapter of the matrix
+/// behind it learns from that: in a long row, computing it again takes long.
 #[derive(Default)]
 pub struct ResidualStreams {
     pub before: Vec<Vec<f32>>,

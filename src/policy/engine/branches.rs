@@ -1,7 +1,9 @@
-//! Attention over a trie of tokens, forward and back: the keys and values before a token lie in pages that follow the branch it is on.
+//! Attention over a trie of tokens, forward and back: the keys and values before a token lie in pages that follow the
+//! branch it is on.
 //!
-//! Tokens are numbered so that all that begins with one follows it before anything else does. So forward, each token overwrites what the branch
-//! before it left at its place; and back, from the last to the first, all that saw a token has been looked at when its own turn comes.
+//! Tokens are numbered so that all that begins with one follows it before anything else does. So forward, each token
+//! overwrites what the branch before it left at its place; and back, from the last to the first, all that saw a token
+//! has been looked at when its own turn comes.
 
 use super::attention::put;
 use super::block::{KvMemory, PlacedToken};
@@ -28,7 +30,8 @@ impl<'a, E: KvNumber> TrieAttention<'a, E> {
         TrieAttention { isa, heads, tokens, pages, scratch: TileScratch::default() }
     }
 
-    /// The tokens in tiles: each token of one is the next of the one before it. As they are numbered, that is so where its place is the next one.
+    /// The tokens in tiles: each token of one is the next of the one before it. As they are numbered, that is so where
+    /// its place is the next one.
     fn tiles(&self) -> Vec<Range<usize>> {
         let mut tiles: Vec<Range<usize>> = Vec::new();
         for (row, token) in self.tokens.iter().enumerate() {
@@ -48,7 +51,8 @@ impl<'a, E: KvNumber> TrieAttention<'a, E> {
         (&own[..queries], &own[queries..queries + keys], &own[queries + keys..queries + 2 * keys])
     }
 
-    /// The gradient of the rows of `qkv` given `dout` `[tokens, queries * head]`, into `dqkv`, which has the same layout. `before` has the token before each.
+    /// The gradient of the rows of `qkv` given `dout` `[tokens, queries * head]`, into `dqkv`, which has the same
+    /// layout. `before` has the token before each.
     pub fn back(&mut self, qkv: StridedRows, before: &[Option<usize>], dout: StridedRows, dqkv: &mut [f32]) {
         let Heads { keys, head, .. } = self.heads;
         let mut turned = vec![vec![E::default(); self.heads.page()]; self.pages.len()];

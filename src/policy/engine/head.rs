@@ -1,4 +1,5 @@
-//! The head: logits or values of final states, and log-probabilities of logits: each row by itself, in an order that its length decides.
+//! The head: logits or values of final states, and log-probabilities of logits: each row by itself, in an order that
+//! its length decides.
 
 use super::{AdaptedEngine, Engine};
 use crate::policy::products::dense::StridedRows;
@@ -81,7 +82,8 @@ vectorised! {
         dot(a, b)
     }
 
-    /// Adds to `to` the gradient of the entropy `entropy` by `logits`, -p (ln p + entropy) / temperature, times `share`.
+    /// Adds to `to` the gradient of the entropy `entropy` by `logits`, -p (ln p + entropy) / temperature, times
+    /// `share`.
     pub fn add_entropy_slopes(logits: &[f32], temperature: f32, mass: (f32, f32), entropy: f32, share: f32, to: &mut [f32]) {
         let (inverse, scale) = (1.0 / temperature, -share / temperature);
         let (mut whole, mut chunks) = (to.chunks_exact_mut(LANES), logits.chunks_exact(LANES));
@@ -114,8 +116,9 @@ vectorised! {
     }
 }
 
-/// What the gradient of the entropy H by the logits, g_j = -p_j (ln p_j + H) / temperature, is beside that of the log-probability of `logits[token]`: the
-/// product of the two, (g_token - the sum of p_j g_j) / temperature, and the square of its norm.
+/// What the gradient of the entropy H by the logits, g_j = -p_j (ln p_j + H) / temperature, is beside that of the
+/// log-probability of `logits[token]`: the product of the two, (g_token - the sum of p_j g_j) / temperature, and the
+/// square of its norm.
 pub fn entropy_bend(isa: Isa, logits: &[f32], token: usize, temperature: f32, mass: (f32, f32)) -> (f32, f32) {
     let (mut shares, mut slopes) = (vec![0.0; logits.len()], vec![0.0; logits.len()]);
     add_probabilities(isa, logits, temperature, mass, 1.0, &mut shares);
@@ -124,8 +127,9 @@ pub fn entropy_bend(isa: Isa, logits: &[f32], token: usize, temperature: f32, ma
     ((slopes[token] - mean) / temperature, dot_product(isa, &slopes, &slopes))
 }
 
-/// The largest of `logits`, and the logarithm of the sum of exp((logit - largest) / temperature): with them the log-probability of token i
-/// is (logits[i] - largest) / temperature less the second, in nats. Nothing where a logit is NaN or infinite.
+/// The largest of `logits`, and the logarithm of the sum of exp((logit - largest) / temperature): with them the
+/// log-probability of token i is (logits[i] - largest) / temperature less the second, in nats. Nothing where a logit is
+/// NaN or infinite.
 pub fn mass(isa: Isa, logits: &[f32], temperature: f32) -> (f32, f32) {
     masses(isa, logits, temperature).1
 }
@@ -143,16 +147,17 @@ pub fn logprob(logit: f32, temperature: f32, mass: (f32, f32)) -> f32 {
     (logit - mass.0) * (1.0 / temperature) - mass.1
 }
 
-/// The norm of the gradient of the log-probability of `logits[token]` at `temperature` T by the logits, given their mass:
-/// sqrt((1 - p)^2 + the sum of the others' squared probabilities) / T. The token is left out of that sum, and not taken off it, so that
-/// little is lost where p is nearly 1.
+/// The norm of the gradient of the log-probability of `logits[token]` at `temperature` T by the logits, given their
+/// mass: sqrt((1 - p)^2 + the sum of the others' squared probabilities) / T. The token is left out of that sum, and not
+/// taken off it, so that little is lost where p is nearly 1.
 pub fn slope(isa: Isa, logits: &[f32], token: usize, temperature: f32, mass: (f32, f32)) -> f32 {
     let others = squares(isa, &logits[..token], temperature, mass) + squares(isa, &logits[token + 1..], temperature, mass);
     let rest = logprob(logits[token], temperature, mass).exp_m1();
     (rest * rest + others).sqrt() / temperature
 }
 
-/// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order; of a critic with its value.
+/// Calls `each` with the logits of each of `states` `[n, width]`, final states after the last norm, in their order; of
+/// a critic with its value.
 pub fn each_output(running: &AdaptedEngine, states: &[f32], mut each: impl FnMut(usize, &mut [f32])) {
     let Engine { isa, config, .. } = &*running.engine;
     if let Some(head) = &running.adapters.head {
@@ -185,8 +190,9 @@ mod tests {
         assert!((slope(Isa::PLAIN, &logits, 1, 1.0, mass_at(1.0)) - 0.984_251).abs() < 1e-6);
         let hot = 2f32.sqrt() / (1.0 + 2f32.sqrt() + 5f32.sqrt());
         assert!((logprob(logits[1], 2.0, mass_at(2.0)) - hot.ln()).abs() < 1e-6);
-        // Slopes of the entropy, -p (ln p + H): 0.147398, 0.121510, -0.268908. Beside that of the second token's log-probability:
-        // 0.121510 - (0.147398 + 2 x 0.121510 - 5 x 0.268908) / 8 = 0.240775 and the square of the norm 0.108803.
+        // Slopes of the entropy, -p (ln p + H): 0.147398, 0.121510, -0.268908. Beside that of the second token's
+        // log-probability: 0.121510 - (0.147398 + 2 x 0.121510 - 5 x 0.268908) / 8 = 0.240775 and the square of the
+        // norm 0.108803.
         let mut slopes = [0.0; 3];
         add_entropy_slopes(Isa::PLAIN, &logits, 1.0, mass_at(1.0), 0.900_256, 1.0, &mut slopes);
         assert!(slopes.iter().zip([0.147_398, 0.121_510, -0.268_908]).all(|(a, b): (&f32, f32)| (a - b).abs() < 1e-5), "{slopes:?}");

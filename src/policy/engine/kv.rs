@@ -1,5 +1,5 @@
-//! Keys and values: how they lie in pages, and the numbers that they are kept as. That is f16 beside a base in 8 bits, since what is written waits
-//! for them to come out of memory, and f32 beside one that is as it was.
+//! Keys and values: how they lie in pages, and the numbers that they are kept as. That is f16 beside a base in 8 bits,
+//! since what is written waits for them to come out of memory, and f32 beside one that is as it was.
 //!
 //! Learning goes through the same rounding, and its gradient passes it as if it were not there.
 

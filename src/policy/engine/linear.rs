@@ -5,8 +5,9 @@
 //! dx = W' dy + s A' B' dy,  dA = s (B' dy) x',  dB = s dy (A x)'
 //! ```
 //!
-//! In 8 bits both `x` and, in the backward pass, `dy` are rounded ([`crate::policy::products`]); the gradient passes the rounding as if it were
-//! not there (the straight-through estimate of Bengio et al. 2013). W' is W as it was rounded, rounded again in groups of its outputs.
+//! In 8 bits both `x` and, in the backward pass, `dy` are rounded ([`crate::policy::products`]); the gradient passes
+//! the rounding as if it were not there (the straight-through estimate of Bengio et al. 2013). W' is W as it was
+//! rounded, rounded again in groups of its outputs.
 
 use super::MatrixFormat;
 use crate::policy::model::lora::AdapterPart;
@@ -94,8 +95,8 @@ impl FrozenMatrix {
 }
 
 impl FrozenMatrix {
-    /// As [`FrozenMatrix::of`], of rows that 8 bits would be too few for: what their rounding leaves of them, in their place, is rounded and multiplied
-    /// as well, which makes it some 15 bits. `part` is room.
+    /// As [`FrozenMatrix::of`], of rows that 8 bits would be too few for: what their rounding leaves of them, in their
+    /// place, is rounded and multiplied as well, which makes it some 15 bits. `part` is room.
     pub fn finely(&self, isa: Isa, x: &mut [f32], stride: usize, rounded: &mut Rounded, y: &mut Vec<f32>, part: &mut Vec<f32>) {
         let count = x.len() / stride;
         self.multiply(isa, StridedRows { numbers: x, stride, count }, rounded, y);
@@ -149,8 +150,8 @@ impl FrozenLinear {
         }
     }
 
-    /// The gradient of the inputs `x` given `dy`, written over `dx`, whose rows lie [`FrozenLinear::back_stride`] from one another; the
-    /// adapters' gradient is added to `gradient`.
+    /// The gradient of the inputs `x` given `dy`, written over `dx`, whose rows lie [`FrozenLinear::back_stride`] from
+    /// one another; the adapters' gradient is added to `gradient`.
     #[allow(clippy::too_many_arguments)]
     pub fn back(
         &self,

@@ -1,5 +1,5 @@
-//! Tokens that could have been chosen in place of one that was: their log-probabilities, and the way back from a loss that compares them. Each choice
-//! by itself, in the order of its tokens.
+//! Tokens that could have been chosen in place of one that was: their log-probabilities, and the way back from a loss
+//! that compares them. Each choice by itself, in the order of its tokens.
 
 use super::head::{add_probabilities, logprob, mass};
 use super::tape::{ListedFigures, Listing, StateChoice};

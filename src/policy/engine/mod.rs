@@ -1,10 +1,11 @@
-//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still beside adapters, in 8 bits or as it is.
+//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still beside
+//! adapters, in 8 bits or as it is.
 //!
-//! A row is one token of one sequence. All that a row goes through sums in an order that follows from the row alone: products
-//! ([`super::products`]), norms, attention over the keys before it, and the softmax. So a token has the same bits alone and among others,
-//! in prefill, decoding or training, on any number of threads and with any of the processor's vectors, and nothing is padded for that. It
-//! also has to be so: a last bit that differs before a rounding to 8 bits is a hundredth behind it, so that sampler and learner would be
-//! two models.
+//! A row is one token of one sequence. All that a row goes through sums in an order that follows from the row alone:
+//! products ([`super::products`]), norms, attention over the keys before it, and the softmax. So a token has the same
+//! bits alone and among others, in prefill, decoding or training, on any number of threads and with any of the
+//! processor's vectors, and nothing is padded for that. It also has to be so: a last bit that differs before a rounding
+//! to 8 bits is a hundredth behind it, so that sampler and learner would be two models.
 //!
 //! ```text
 //! tape     training: the forward pass with its values for the backward pass, and the backward pass
@@ -100,7 +101,8 @@ struct ValueHead {
 pub type WeightsByName<'a> = dyn Fn(&str) -> Option<(Vec<f32>, Vec<i64>)> + 'a;
 
 impl Engine {
-    /// `config` with the weights that `leaf` knows by name, numbers and sizes; one after the other, so that few are there at a time.
+    /// `config` with the weights that `leaf` knows by name, numbers and sizes; one after the other, so that few are
+    /// there at a time.
     pub fn new(config: &DecoderConfig, leaf: &WeightsByName, format: MatrixFormat, isa: Isa) -> Engine {
         let vector = |name: String| leaf(&name).map_or_else(Vec::new, |(numbers, _)| numbers);
         let matrix = |name: &str| {

@@ -31,7 +31,8 @@ vectorised! {
         }
     }
 
-    /// Adds to `to` the gradient through [`normed`] of the packed rows `x` from rows of `dy`, `stride` from one another: with f the factor, f g dy - x f^3 mean(g dy x).
+    /// Adds to `to` the gradient through [`normed`] of the packed rows `x` from rows of `dy`, `stride` from one
+    /// another: with f the factor, f g dy - x f^3 mean(g dy x).
     pub fn back(x: &[f32], gain: &[f32], eps: f32, dy: &[f32], stride: usize, to: &mut [f32]) {
         let width = gain.len();
         let mut weighed = vec![0.0; width];
@@ -66,7 +67,8 @@ mod tests {
     use super::*;
     use crate::policy::products::isa::Isa;
 
-    /// x = (3, 4), mean square 12.5, gain (1, 2): (0.848528, 2.262742). The gradient from dy = (1, 0) by difference quotients.
+    /// x = (3, 4), mean square 12.5, gain (1, 2): (0.848528, 2.262742). The gradient from dy = (1, 0) by difference
+    /// quotients.
     #[test]
     fn a_norm_as_worked_by_hand() {
         let norm = |x: [f32; 2]| {

@@ -1,4 +1,5 @@
-//! Keys and values of read and written tokens: pages of [`PAGE`] tokens with all blocks of the model, which sequences share.
+//! Keys and values of read and written tokens: pages of [`PAGE`] tokens with all blocks of the model, which sequences
+//! share.
 
 use super::attention::{attend, put, AttentionScratch};
 use super::block::{KvMemory, PlacedToken};
@@ -76,8 +77,8 @@ pub fn bytes(engine: &Engine) -> usize {
     each * engine.config().layers * engine.heads().page()
 }
 
-/// A sequence that is read or written: its tokens, and pages with the keys and values of computed tokens. Whole pages are shared with
-/// sequences with the same beginning; the last ones are its own.
+/// A sequence that is read or written: its tokens, and pages with the keys and values of computed tokens. Whole pages
+/// are shared with sequences with the same beginning; the last ones are its own.
 pub struct Sequence {
     /// Its tokens.
     pub tokens: Vec<u32>,
@@ -89,7 +90,8 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// The sequence `tokens`, whose first ones lie in `shared`; the `more` tokens after those are the first ones of the page `like`.
+    /// The sequence `tokens`, whose first ones lie in `shared`; the `more` tokens after those are the first ones of the
+    /// page `like`.
     pub fn new(tokens: Vec<u32>, shared: Vec<Arc<KvPage>>, like: Option<(&KvPage, usize)>, pool: &Arc<PagePool>) -> Sequence {
         let computed = shared.len() * PAGE + like.map_or(0, |(_, more)| more);
         let own = like.map(|(page, _)| page.copy()).into_iter().collect();
@@ -179,7 +181,8 @@ fn forward<E: KvNumber>(running: &AdaptedEngine, sequences: &mut [&mut Sequence]
     engine.forward(&running.adapters, tokens, &mut together, None)
 }
 
-/// Computes the next `counts` tokens of each of `sequences`, and gives the final state of the last one of each, `[sequences, width]`.
+/// Computes the next `counts` tokens of each of `sequences`, and gives the final state of the last one of each,
+/// `[sequences, width]`.
 pub fn advance(running: &AdaptedEngine, sequences: &mut [&mut Sequence], counts: &[usize]) -> Vec<f32> {
     let engine = &running.engine;
     let mut tokens = Vec::new();

@@ -1,5 +1,5 @@
-//! Rotary positions (see [`crate::policy::model::rope`]), row by row: the pair of numbers i and i + head / 2 of a head is turned by its place
-//! times frequency i.
+//! Rotary positions (see [`crate::policy::model::rope`]), row by row: the pair of numbers i and i + head / 2 of a head
+//! is turned by its place times frequency i.
 
 use crate::policy::model::rope::RopeConfig;
 use crate::policy::products::vectors::vectorised;

@@ -1,8 +1,8 @@
-//! Training: a forward pass over a trie of tokens, which stores little, and the backward pass to the adapters, which recomputes each block
-//! (activation checkpointing).
+//! Training: a forward pass over a trie of tokens, which stores little, and the backward pass to the adapters, which
+//! recomputes each block (activation checkpointing).
 //!
-//! Two states per token and block are stored, and what attention gave where an adapter learns from it. Logits exist for a few tokens at a time,
-//! forward and backward.
+//! Two states per token and block are stored, and what attention gave where an adapter learns from it. Logits exist for
+//! a few tokens at a time, forward and backward.
 
 use super::block::{BlockActivations, PlacedToken, ResidualStreams, FED};
 use super::branches::TrieAttention;
@@ -93,7 +93,8 @@ pub struct ChoiceFigures {
 }
 
 impl Tape {
-    /// Computes the tokens of `trie` and keeps the final states of `output_nodes`, ascending. With `learns` it can be differentiated.
+    /// Computes the tokens of `trie` and keeps the final states of `output_nodes`, ascending. With `learns` it can be
+    /// differentiated.
     pub fn new(running: &AdaptedEngine, trie: &Trie, output_nodes: &[usize], learns: bool) -> Tape {
         let engine = &running.engine;
         let tokens: Vec<PlacedToken> = (0..trie.len()).map(|node| PlacedToken { id: trie.token(node), place: trie.place(node) }).collect();
@@ -122,7 +123,8 @@ impl Tape {
         &self.states
     }
 
-    /// The log-probability and entropy of each of `choices`, with `bends` how the entropy's gradient lies, and the tokens of `listing`.
+    /// The log-probability and entropy of each of `choices`, with `bends` how the entropy's gradient lies, and the
+    /// tokens of `listing`.
     pub fn figures(&self, choices: &[StateChoice], bends: bool, listing: Option<Listing>) -> ChoiceFigures {
         let none = || vec![0.0; choices.len()];
         let bends_of = vec![(0.0, 0.0); choices.len()];
@@ -197,10 +199,13 @@ impl Tape {
         gradient
     }
 
-    /// What goes back to the final states: W' (onehot - p) / temperature, times the first of `by`, and W' times the slopes of the entropy, times the second. The chosen token's part is exact. What the probabilities add is a
-    /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are rounded.
+    /// What goes back to the final states: W' (onehot - p) / temperature, times the first of `by`, and W' times the
+    /// slopes of the entropy, times the second. The chosen token's part is exact. What the probabilities add is a
+    /// product of its own with rows of 15 bits, so that no large number of a row decides how its many small ones are
+    /// rounded.
     ///
-    /// Of listed tokens it is W' (by_j - p_j sum by) / temperature: exact for listed tokens, where the list isn't the whole vocabulary.
+    /// Of listed tokens it is W' (by_j - p_j sum by) / temperature: exact for listed tokens, where the list isn't the
+    /// whole vocabulary.
     fn states_back(&self, choices: &[StateChoice], by: &FigureGradients) -> Vec<f32> {
         let engine = &self.running.engine;
         let (isa, width) = (engine.isa, engine.config.width);
@@ -360,8 +365,8 @@ fn picked(logits: &[f32], allowed: &[u32]) -> Vec<f32> {
 }
 
 vectorised! {
-    /// In place of rows of `gate_up` `[.., hidden | hidden]` their gradient from rows of `dacted`: with s = 1 / (1 + exp(-g)), silu(g) = g s,
-    /// du = d silu(g), dg = d u s (1 + g (1 - s)).
+    /// In place of rows of `gate_up` `[.., hidden | hidden]` their gradient from rows of `dacted`: with s = 1 / (1 +
+    /// exp(-g)), silu(g) = g s, du = d silu(g), dg = d u s (1 + g (1 - s)).
     fn gated_back(gate_up: &mut [f32], stride: usize, hidden: usize, dacted: &[f32], dstride: usize) {
         for (both, dacted) in gate_up.chunks_mut(stride).zip(dacted.chunks(dstride)) {
             let (gate, up) = both.split_at_mut(hidden);

@@ -109,7 +109,8 @@ fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[StateChoice], by: &[
     (values(&all.detach()), values(&flat))
 }
 
-/// Log-probabilities of listed tokens by libtorch, `[choices, listed]`, and the gradient of their sum with weights `by`.
+/// Log-probabilities of listed tokens by libtorch, `[choices, listed]`, and the gradient of their sum with weights
+/// `by`.
 fn torch_listed(
     net: &Net,
     (trie, ends): (&Trie, &[usize]),
@@ -165,7 +166,8 @@ fn forward_and_back_are_those_of_libtorch() {
     }
 }
 
-/// What else could have been chosen, all of it or the six likeliest tokens, and the gradient of a loss by these: among all tokens and among few.
+/// What else could have been chosen, all of it or the six likeliest tokens, and the gradient of a loss by these: among
+/// all tokens and among few.
 #[test]
 fn listed_tokens_are_those_of_libtorch() {
     for architecture in architectures() {
@@ -221,7 +223,8 @@ fn together(running: &AdaptedEngine, sequences: &[Vec<u32>], step: usize) -> Vec
     }
 }
 
-/// Read at once or token by token, alone or among others, with any instructions: the same bits, which are also learning's.
+/// Read at once or token by token, alone or among others, with any instructions: the same bits, which are also
+/// learning's.
 #[test]
 fn a_row_has_the_same_bits_in_any_company() {
     for architecture in architectures() {

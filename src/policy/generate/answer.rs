@@ -118,7 +118,8 @@ impl<'a> PartialAnswer<'a> {
         });
     }
 
-    /// Writes the next token, which `draw` draws among those allowed with a uniform number, and whatever is certain after it.
+    /// Writes the next token, which `draw` draws among those allowed with a uniform number, and whatever is certain
+    /// after it.
     fn step(&mut self, draw: impl FnOnce(Option<&[u32]>, f64) -> (u32, f32)) {
         let (token, logprob) = match self.allowed() {
             Some(allowed) if allowed.len() == 1 => (allowed[0], 0.0),

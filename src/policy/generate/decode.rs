@@ -9,7 +9,8 @@ use crate::policy::{Sampling, PAD, PAD_TO};
 use std::collections::{BTreeMap, BTreeSet};
 use tch::{Kind, Tensor};
 
-/// Which row of a batch each answer reads on in: answers that wrote the same after the same prompt share one until they part.
+/// Which row of a batch each answer reads on in: answers that wrote the same after the same prompt share one until they
+/// part.
 struct DecodeRows {
     /// The row of each answer that isn't done.
     row_of: Vec<usize>,
@@ -18,8 +19,8 @@ struct DecodeRows {
 }
 
 impl DecodeRows {
-    /// The rows of those answers that aren't done, which were in the rows `row_of` and have written a token since; and which of these each new
-    /// row comes from.
+    /// The rows of those answers that aren't done, which were in the rows `row_of` and have written a token since; and
+    /// which of these each new row comes from.
     fn new(row_of: &[usize], answers: &[PartialAnswer]) -> (DecodeRows, Vec<usize>) {
         let mut known: BTreeMap<(usize, Option<u32>), usize> = BTreeMap::new();
         let (mut rows, mut from) = (DecodeRows { row_of: row_of.to_vec(), first: vec![] }, vec![]);
@@ -39,8 +40,8 @@ impl DecodeRows {
     }
 }
 
-/// Writes on until every answer is done, and says how many places were computed for it. `prompts` says for each answer which prompt it
-/// belongs to, and the slots of its tokens; all prompts are padded to `places`.
+/// Writes on until every answer is done, and says how many places were computed for it. `prompts` says for each answer
+/// which prompt it belongs to, and the slots of its tokens; all prompts are padded to `places`.
 pub fn write(
     net: &Net,
     blocks: &[Tensor],

@@ -1,8 +1,10 @@
-//! Draws the next token of many answers where their logits lie, so that of each row of a vocabulary two numbers come back from a GPU.
+//! Draws the next token of many answers where their logits lie, so that of each row of a vocabulary two numbers come
+//! back from a GPU.
 //!
-//! The same distribution and the same uniform numbers as [`draw`]: the token is the first one up to which the weights, summed in the order of the
-//! vocabulary, come to more than the uniform number's share. Sums are in f64, weights in f32, so at the edge between two tokens another one may be
-//! drawn than on a processor, and a log-probability differs by rounding.
+//! The same distribution and the same uniform numbers as [`draw`]: the token is the first one up to which the weights,
+//! summed in the order of the vocabulary, come to more than the uniform number's share. Sums are in f64, weights in
+//! f32, so at the edge between two tokens another one may be drawn than on a processor, and a log-probability differs
+//! by rounding.
 
 use super::answer::PartialAnswer;
 use super::penalties::Said;
@@ -88,7 +90,8 @@ fn penalised(logits: &Tensor, said: &[Option<&Said>], sampling: &Sampling) -> Op
     Some(flat.index_copy(0, &places, &changed).view_as(logits))
 }
 
-/// What tokens weigh in a draw: the scaled logits, their largest a row, and exp of the difference, also in blocks of equal length with their sums.
+/// What tokens weigh in a draw: the scaled logits, their largest a row, and exp of the difference, also in blocks of
+/// equal length with their sums.
 struct Weights {
     scaled: Tensor,
     most: Tensor,
@@ -140,8 +143,8 @@ fn sums(blocks: &Tensor) -> Tensor {
     blocks.sum_dim_intlist(2, false, Kind::Double)
 }
 
-/// For each row of `logits` `[rows, vocabulary]` the token drawn with its uniform number, of the logits `changed` where there are such, and its
-/// log-probability among all tokens, in nats: see [`draw`].
+/// For each row of `logits` `[rows, vocabulary]` the token drawn with its uniform number, of the logits `changed` where
+/// there are such, and its log-probability among all tokens, in nats: see [`draw`].
 fn draw_rows(logits: &Tensor, changed: Option<&Tensor>, units: &[f64], sampling: &Sampling) -> Vec<(u32, f32)> {
     let own = Weights::new(logits, sampling);
     let tokens = match changed {
@@ -156,17 +159,17 @@ fn draw_rows(logits: &Tensor, changed: Option<&Tensor>, units: &[f64], sampling:
     numbers.chunks(2).map(|pair| (pair[0] as u32, pair[1] as f32)).collect()
 }
 
-/// In each row of `weights` `[rows, n]` the first place up to which they come to more than `target` `[rows, 1]`: `[rows, 1]`. Where rounding leaves
-/// none, the last one that weighs anything.
+/// In each row of `weights` `[rows, n]` the first place up to which they come to more than `target` `[rows, 1]`:
+/// `[rows, 1]`. Where rounding leaves none, the last one that weighs anything.
 fn first_above(weights: &Tensor, target: &Tensor) -> Tensor {
     let place = Tensor::arange(weights.size()[1], (Kind::Int64, weights.device()));
     let last = place.where_scalarother(&weights.gt(0.0), 0).amax([1], true);
     weights.cumsum(1, Kind::Double).le_tensor(target).sum_dim_intlist(1, true, Kind::Int64).minimum(&last)
 }
 
-/// The weights `[rows, vocabulary]` of the tokens to draw from, zero for tokens that are cut off: of tokens with at least `min_p` of the
-/// largest weight, which is 1, the `top_k` likeliest, and of these the smallest set that has `top_p` of their probability, the lower token
-/// first among equals.
+/// The weights `[rows, vocabulary]` of the tokens to draw from, zero for tokens that are cut off: of tokens with at
+/// least `min_p` of the largest weight, which is 1, the `top_k` likeliest, and of these the smallest set that has
+/// `top_p` of their probability, the lower token first among equals.
 fn truncated(scaled: &Tensor, weights: &Tensor, sampling: &Sampling) -> Tensor {
     let vocab = scaled.size()[1];
     let most = if sampling.top_k == 0 { vocab } else { vocab.min(sampling.top_k as i64) };

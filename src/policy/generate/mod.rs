@@ -1,6 +1,8 @@
-//! Answers prompts: a pass over what wasn't read yet, then a token a step with cached keys and values, until nothing is left to choose.
+//! Answers prompts: a pass over what wasn't read yet, then a token a step with cached keys and values, until nothing is
+//! left to choose.
 //!
-//! What prompts begin with in common is read once, whether they are asked together or one after the other: see [`Store`].
+//! What prompts begin with in common is read once, whether they are asked together or one after the other: see
+//! [`Store`].
 
 mod answer;
 mod decode;
@@ -34,15 +36,15 @@ use tch::Tensor;
 const ROWS: usize = 128;
 /// On a GPU, as far as its memory goes.
 const MANY: usize = 512;
-/// The share of a GPU's free memory that the keys and values of one batch take at most, and the activations of one pass, as one over this: a batch is
-/// copied when answers part.
+/// The share of a GPU's free memory that the keys and values of one batch take at most, and the activations of one
+/// pass, as one over this: a batch is copied when answers part.
 const SHARE: u64 = 3;
 
 /// A prompt, with forced tokens before the first choice, and the requests that begin with it.
 type PromptGroup = (Vec<u32>, Vec<usize>);
 
-/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches tokens read with them,
-/// and `tokenizer` reads answers that a text may end.
+/// Answers `requests` with the weights in `net`, those of `version`: one reply a request, in order. `store` caches
+/// tokens read with them, and `tokenizer` reads answers that a text may end.
 ///
 /// # Errors
 /// [`PolicyError::Row`] if a request can't be read; [`PolicyError::Torch`] if libtorch can't do it.
@@ -189,7 +191,8 @@ mod tests {
         Net::new(Arc::new(tiny), &Tensor::from_slice(&flat), Kind::Float, &[END])
     }
 
-    /// The requests of five turns of twelve episodes, three of each task: rules that all begin with, then everything that happened so far.
+    /// The requests of five turns of twelve episodes, three of each task: rules that all begin with, then everything
+    /// that happened so far.
     fn turns() -> Vec<Vec<Request>> {
         let mut random = Random::new(3);
         let mut more = |count: usize| (0..count).map(|_| 2 + random.below(30) as u32).collect::<Vec<_>>();
@@ -244,7 +247,8 @@ mod tests {
         );
     }
 
-    /// Drawn where the logits lie, as on a GPU, answers are those that are drawn here: free ones and constrained ones, two of them in one row.
+    /// Drawn where the logits lie, as on a GPU, answers are those that are drawn here: free ones and constrained ones,
+    /// two of them in one row.
     #[test]
     fn answers_are_drawn_alike_wherever_their_logits_lie() {
         let (net, mut random) = (net(), Random::new(5));

@@ -1,8 +1,10 @@
-//! Keys and values of read and written tokens, for models that compute row by row: pages of 16 tokens, found by the tokens before them.
+//! Keys and values of read and written tokens, for models that compute row by row: pages of 16 tokens, found by the
+//! tokens before them.
 //!
-//! A page is named by the pages before it and its own tokens, and since a token's keys and values follow from the tokens up to it, sequences
-//! with the same beginning reuse them, with the bits that they would have computed. Written tokens are kept like read ones. Memory is
-//! bounded: the least recently used pages are evicted first, the last of a sequence before the first.
+//! A page is named by the pages before it and its own tokens, and since a token's keys and values follow from the
+//! tokens up to it, sequences with the same beginning reuse them, with the bits that they would have computed. Written
+//! tokens are kept like read ones. Memory is bounded: the least recently used pages are evicted first, the last of a
+//! sequence before the first.
 
 use crate::policy::engine::pages::{KvPage, PagePool, Sequence, PAGE};
 use std::sync::Arc;

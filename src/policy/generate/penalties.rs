@@ -1,4 +1,5 @@
-//! Penalties on tokens that were said before. They change what is drawn from; what is recorded stays the log-probability under the model.
+//! Penalties on tokens that were said before. They change what is drawn from; what is recorded stays the
+//! log-probability under the model.
 
 use crate::policy::Sampling;
 use std::collections::BTreeMap;
@@ -18,8 +19,9 @@ impl Said {
         *self.0.entry(token).or_default() += 1;
     }
 
-    /// Each token that was said, and what its logit becomes: divided by `repetition_penalty` where it is above 0, else multiplied by it (Keskar et al. 2019);
-    /// and less `frequency_penalty` for each time that the answer has said it, and `presence_penalty` if it has. In this order, as vLLM has it.
+    /// Each token that was said, and what its logit becomes: divided by `repetition_penalty` where it is above 0, else
+    /// multiplied by it (Keskar et al. 2019); and less `frequency_penalty` for each time that the answer has said it,
+    /// and `presence_penalty` if it has. In this order, as vLLM has it.
     pub fn penalised<'a>(&'a self, logit: impl Fn(u32) -> f32 + 'a, sampling: &'a Sampling) -> impl Iterator<Item = (u32, f32)> + 'a {
         self.0.iter().map(move |(&token, &count)| {
             let (logit, repeated) = (f64::from(logit(token)), sampling.repetition_penalty);
@@ -49,8 +51,8 @@ impl Said {
 mod tests {
     use super::*;
 
-    /// A prompt says 0 and 1; the answer has said 1 and twice 2. With a repetition penalty of 2, a frequency penalty of 0.5 and a presence penalty of 0.25:
-    /// 0: -1 * 2; 1: 3 / 2 - 0.5 - 0.25; 2: 4 / 2 - 1 - 0.25; 3 was never said.
+    /// A prompt says 0 and 1; the answer has said 1 and twice 2. With a repetition penalty of 2, a frequency penalty of
+    /// 0.5 and a presence penalty of 0.25: 0: -1 * 2; 1: 3 / 2 - 0.5 - 0.25; 2: 4 / 2 - 1 - 0.25; 3 was never said.
     #[test]
     fn what_was_said_becomes_less_likely() {
         let sampling = Sampling { repetition_penalty: 2.0, frequency_penalty: 0.5, presence_penalty: 0.25, ..Sampling::default() };

@@ -57,7 +57,8 @@ pub fn read<T: Send>(
     })
 }
 
-/// As [`read`], by libtorch: `convert` gets the outputs after some of the sequences, `[sequences or more, outputs]`, where they lie.
+/// As [`read`], by libtorch: `convert` gets the outputs after some of the sequences, `[sequences or more, outputs]`,
+/// where they lie.
 pub fn read_there<T: Send>(
     net: &Net,
     store: &mut Store,
@@ -105,7 +106,8 @@ fn together(net: &Net, sequences: &[&[u32]]) -> usize {
     taken.max(1)
 }
 
-/// Reads what is new in `sequences`, whose tokens lie in the slots `paths`. `ready` says of each slot whether its keys and values are there.
+/// Reads what is new in `sequences`, whose tokens lie in the slots `paths`. `ready` says of each slot whether its keys
+/// and values are there.
 fn pass<T>(
     net: &Net,
     blocks: &[Tensor],

@@ -1,8 +1,9 @@
 //! Reading and writing row by row, for models whose rows don't depend on one another ([`crate::policy::engine`]).
 //!
-//! Any rows may be computed together, so unfinished rows make up one batch, whatever their lengths, and where an answer ends the next one
-//! begins at once. What sequences begin with in common is computed once and read by all of them from the same pages; answers that wrote the
-//! same so far are one row until they part. Written tokens are kept for the next turn.
+//! Any rows may be computed together, so unfinished rows make up one batch, whatever their lengths, and where an answer
+//! ends the next one begins at once. What sequences begin with in common is computed once and read by all of them from
+//! the same pages; answers that wrote the same so far are one row until they part. Written tokens are kept for the next
+//! turn.
 
 use super::answer::PartialAnswer;
 use super::page_cache::PageCache;
@@ -30,7 +31,8 @@ fn lock<'a, 'b>(cache: &'a Mutex<&'b mut PageCache>) -> MutexGuard<'a, &'b mut P
 /// The converted logits after each of some sequences, and how many tokens were computed.
 pub type ReadOutput<T> = (Vec<T>, usize);
 
-/// Reads `sequences`, ascending, and converts the logits after each, or a critic's value, with `convert`. Cached pages aren't computed again.
+/// Reads `sequences`, ascending, and converts the logits after each, or a critic's value, with `convert`. Cached pages
+/// aren't computed again.
 ///
 /// # Errors
 /// If a thread fails.
@@ -157,13 +159,15 @@ struct DecodingRow<'a> {
     answers: Vec<PartialAnswer<'a>>,
 }
 
-/// Answers that haven't begun to be written: the prompt with its forced tokens, and the answers that drew the same token after it.
+/// Answers that haven't begun to be written: the prompt with its forced tokens, and the answers that drew the same
+/// token after it.
 struct QueuedAnswers<'a> {
     tokens: Vec<u32>,
     answers: Vec<PartialAnswer<'a>>,
 }
 
-/// Writes the answers to `prompts`, whose first tokens are drawn, to their ends, and says how many tokens were computed for it.
+/// Writes the answers to `prompts`, whose first tokens are drawn, to their ends, and says how many tokens were computed
+/// for it.
 ///
 /// # Errors
 /// If a thread fails.

@@ -4,9 +4,9 @@ use crate::policy::engine::head::{logprob, masses, MASS};
 use crate::policy::products::isa::Isa;
 use crate::policy::Sampling;
 
-/// The token drawn with the uniform number `unit`, and its log-probability under `log_softmax(logits / temperature)` over the
-/// `allowed` tokens (`None`: all), to which `top_k` and `top_p` make no difference. At temperature 0 the likeliest, the lowest of equals,
-/// with its log-probability at temperature 1.
+/// The token drawn with the uniform number `unit`, and its log-probability under `log_softmax(logits / temperature)`
+/// over the `allowed` tokens (`None`: all), to which `top_k` and `top_p` make no difference. At temperature 0 the
+/// likeliest, the lowest of equals, with its log-probability at temperature 1.
 pub fn draw(logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: f64) -> (u32, f32) {
     let token = |i: usize| allowed.map_or(i as u32, |allowed| allowed[i]);
     let temperature = sampling.divisor();
@@ -52,8 +52,8 @@ pub fn recorded_row(isa: Isa, logits: &[f32], sampling: &Sampling, token: u32) -
     logprob(logits[token as usize], temperature, mass)
 }
 
-/// As [`draw`], with exponentials in f32 and the sums that learning has: see [`crate::policy::engine::head`]. What is recorded has the bits that
-/// learning computes.
+/// As [`draw`], with exponentials in f32 and the sums that learning has: see [`crate::policy::engine::head`]. What is
+/// recorded has the bits that learning computes.
 pub fn draw_row(isa: Isa, logits: &[f32], allowed: Option<&[u32]>, sampling: &Sampling, unit: f64) -> (u32, f32) {
     if let Some(allowed) = allowed {
         let restricted: Vec<f32> = allowed.iter().map(|&token| logits[token as usize]).collect();
@@ -107,9 +107,9 @@ fn inverse(logits: &[f32], temperature: f32, most: f32, sums: &[f32], unit: f64)
     chosen
 }
 
-/// Which tokens are drawn from, by their weights (the largest is 1): of tokens with at least `min_p` of it (Nguyen et al. 2024) the `top_k`
-/// likeliest (Fan et al. 2018), and of these the smallest set that has `top_p` of their probability (Holtzman et al. 2020), the lower token
-/// first among equals. In this order, as vLLM truncates.
+/// Which tokens are drawn from, by their weights (the largest is 1): of tokens with at least `min_p` of it (Nguyen et
+/// al. 2024) the `top_k` likeliest (Fan et al. 2018), and of these the smallest set that has `top_p` of their
+/// probability (Holtzman et al. 2020), the lower token first among equals. In this order, as vLLM truncates.
 fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
     let most = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
     let likely = |weight: &f64| *weight >= sampling.min_p;
@@ -136,8 +136,8 @@ fn truncated(weights: &[f64], sampling: &Sampling) -> Vec<bool> {
     included
 }
 
-/// The `most` likeliest tokens, or of all of them enough for `top_p` of their probability; the likeliest first, the lower first of equals. They are
-/// looked for among ever more, since few are likely.
+/// The `most` likeliest tokens, or of all of them enough for `top_p` of their probability; the likeliest first, the
+/// lower first of equals. They are looked for among ever more, since few are likely.
 fn likeliest(weights: &[f64], most: usize, top_p: f64) -> Vec<usize> {
     let order = |a: &usize, b: &usize| weights[*b].total_cmp(&weights[*a]).then(a.cmp(b));
     let mut all: Vec<usize> = (0..weights.len()).collect();
@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(draw(&logits, None, &sampling(1.0, 0.6), 0.0).0, 2);
     }
 
-    /// Probabilities 1/8, 2/8, 5/8. The two likeliest have 2/7 and 5/7 of what is left: 0.7 of it is the likeliest alone, 0.8 is both, and
-    /// 0.8 of all would have been both, too, but 0.9 of all would have been all three.
+    /// Probabilities 1/8, 2/8, 5/8. The two likeliest have 2/7 and 5/7 of what is left: 0.7 of it is the likeliest
+    /// alone, 0.8 is both, and 0.8 of all would have been both, too, but 0.9 of all would have been all three.
     #[test]
     fn top_k_comes_before_top_p() {
         let logits = [0.0, (2.0f32).ln(), (5.0f32).ln()];
@@ -198,8 +198,8 @@ mod tests {
         assert_eq!([draws(0.28), draws(0.29)], [1, 2]);
     }
 
-    /// Probabilities 1/8, 2/8, 5/8: the others have 0.2 and 0.4 of the likeliest. With 0.3 of it two are left, 2/7 and 5/7, of which `top_p: 0.7` is the
-    /// likeliest alone.
+    /// Probabilities 1/8, 2/8, 5/8: the others have 0.2 and 0.4 of the likeliest. With 0.3 of it two are left, 2/7 and
+    /// 5/7, of which `top_p: 0.7` is the likeliest alone.
     #[test]
     fn what_is_much_less_likely_than_the_likeliest_is_left_out() {
         let logits = [0.0, (2.0f32).ln(), (5.0f32).ln()];

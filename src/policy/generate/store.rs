@@ -1,8 +1,9 @@
-//! Keys and values of tokens that one version of the weights read: over turns, attempts, samples and nodes, until the weights change.
+//! Keys and values of tokens that one version of the weights read: over turns, attempts, samples and nodes, until the
+//! weights change.
 //!
-//! A token lies in a slot, and is found by the slot of the token before it: its values depend on the tokens before it alone, so sequences
-//! with the same beginning reuse it, with the same bits as if they had computed it. Memory is bounded: tokens read longest ago are
-//! forgotten first, the last token of a sequence before the first.
+//! A token lies in a slot, and is found by the slot of the token before it: its values depend on the tokens before it
+//! alone, so sequences with the same beginning reuse it, with the same bits as if they had computed it. Memory is
+//! bounded: tokens read longest ago are forgotten first, the last token of a sequence before the first.
 
 use super::page_cache::PageCache;
 use crate::policy::engine::{pages, AdaptedEngine};
@@ -13,8 +14,8 @@ use crate::policy::trie::shared;
 use std::collections::HashMap;
 use tch::Tensor;
 
-/// The most bytes that the keys and values of a model take where the system doesn't say how much memory is free. One part of a call may need
-/// more by itself.
+/// The most bytes that the keys and values of a model take where the system doesn't say how much memory is free. One
+/// part of a call may need more by itself.
 const MOST: u64 = 1 << 30;
 /// The share of the memory that is free when they are first needed which they take at most, as one over this.
 const SHARE: u64 = 4;
@@ -88,7 +89,8 @@ impl Store {
         self.slots.iter().map(|slot| slot.ready).collect()
     }
 
-    /// Slots for all tokens of each of `prompts`, which are ascending. Others may have to be forgotten to make room for new ones.
+    /// Slots for all tokens of each of `prompts`, which are ascending. Others may have to be forgotten to make room for
+    /// new ones.
     pub fn admit<'a>(&mut self, prompts: impl Iterator<Item = &'a [u32]> + Clone) -> Vec<Vec<usize>> {
         self.now += 1;
         let mut missing = 0;

@@ -1,7 +1,8 @@
 //! Choices weighed instead of drawn: how likely each of a prompt's choices is, and what a critic expects of each.
 //!
-//! A prompt is read once, and each choice is a branch behind it; what choices begin with in common is one branch until they part. So a list of
-//! many costs what its own tokens cost, and the model's head is computed only where choices diverge: the other tokens are certain.
+//! A prompt is read once, and each choice is a branch behind it; what choices begin with in common is one branch until
+//! they part. So a list of many costs what its own tokens cost, and the model's head is computed only where choices
+//! diverge: the other tokens are certain.
 
 use super::parts;
 use super::read::{read, ReadResult};
@@ -30,7 +31,8 @@ struct Fork {
     depth: usize,
 }
 
-/// The log-probability of each choice, in nats: at each of its tokens among the tokens that the choices allow there, at `temperature`.
+/// The log-probability of each choice, in nats: at each of its tokens among the tokens that the choices allow there, at
+/// `temperature`.
 ///
 /// # Errors
 /// [`PolicyError::Row`] if a request can't be read, or has an invalid choice.
@@ -106,7 +108,8 @@ pub fn choice_values(
     Ok(ChoiceScores { choices: in_their_order(requests, &sorted, &by_choice), tokens })
 }
 
-/// What `convert` makes of the output after the sequence `place(query)` of each of `queries`; equal sequences are read once.
+/// What `convert` makes of the output after the sequence `place(query)` of each of `queries`; equal sequences are read
+/// once.
 #[allow(clippy::too_many_arguments)]
 fn outputs<A: Sync, T: Send + Clone>(
     net: &Net,

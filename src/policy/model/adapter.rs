@@ -1,8 +1,9 @@
-//! Adapters on disk, in PEFT's format: `adapter_config.json` describes them and names their base model, `adapter_model.safetensors` has
-//! their weights. Beside them lie `flow.json` and, once trained, `adapter_optimizer.safetensors`.
+//! Adapters on disk, in PEFT's format: `adapter_config.json` describes them and names their base model,
+//! `adapter_model.safetensors` has their weights. Beside them lie `flow.json` and, once trained,
+//! `adapter_optimizer.safetensors`.
 //!
-//! Of a published model the folder names the base by its path. A model that was born in a run lies in the adapter's folder itself: then
-//! that folder is all there is of it.
+//! Of a published model the folder names the base by its path. A model that was born in a run lies in the adapter's
+//! folder itself: then that folder is all there is of it.
 
 use super::config::VALUE_HEAD;
 use super::folder::{json, read, tensors, whole};

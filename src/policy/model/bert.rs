@@ -137,7 +137,8 @@ impl Bert<'_> {
         x.layer_norm([self.config.hidden_size as i64], Some(&gain), Some(&bias), self.config.layer_norm_eps, false)
     }
 
-    /// The final states `[rows, places, width]` of the tokens `ids` `[rows, places]`; `mask` is 1 at tokens and 0 at padding.
+    /// The final states `[rows, places, width]` of the tokens `ids` `[rows, places]`; `mask` is 1 at tokens and 0 at
+    /// padding.
     pub fn states(&self, ids: &Tensor, mask: &Tensor) -> Tensor {
         let (rows, places) = (ids.size()[0], ids.size()[1]);
         let table = |name: &str| self.weights.get(&format!("embeddings.{name}_embeddings.weight"));

@@ -2,7 +2,8 @@
 
 use tch::Tensor;
 
-/// Keys and values of a batch, a pair a block: `[rows, kv_heads, slots, head]`. The prompts fill the first slots, padding with them.
+/// Keys and values of a batch, a pair a block: `[rows, kv_heads, slots, head]`. The prompts fill the first slots,
+/// padding with them.
 pub struct Cache {
     /// A pair a block, the first block first.
     pub layers: Vec<(Tensor, Tensor)>,

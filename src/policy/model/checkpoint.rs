@@ -1,4 +1,5 @@
-//! Models on disk, as they are opened: what `flow` saved, an ordinary Hugging Face folder, a GGUF file, or an adapter's folder.
+//! Models on disk, as they are opened: what `flow` saved, an ordinary Hugging Face folder, a GGUF file, or an adapter's
+//! folder.
 
 use super::config::{EMBEDDING, OUTPUT};
 use super::folder::{names, read, LONGEST, WANTED};
@@ -36,10 +37,12 @@ pub struct StoredModel {
     pub adapters: Vec<(Arc<Adapter>, adapter::StoredAdapter)>,
 }
 
-/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one or with the parts of one, and checks that every tensor is there.
+/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one or with the parts of one, and checks
+/// that every tensor is there.
 ///
 /// # Errors
-/// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was read by then.
+/// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was
+/// read by then.
 pub fn open(path: &Path) -> Result<StoredModel, PolicyError> {
     open_over(path, DEEPEST)
 }
@@ -136,7 +139,8 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyEr
     let mut architecture = described(config).map_err(wrong)?;
     let tokenizer = tokenizer(folder)?;
     let source = Box::new(SafetensorsFiles::of_folder(folder)?);
-    // As `transformers`: an output matrix that lies there and isn't the embedding counts, whatever the configuration says.
+    // As `transformers`: an output matrix that lies there and isn't the embedding counts, whatever the configuration
+    // says.
     if config["tie_word_embeddings"] == true && source.differ(EMBEDDING, OUTPUT)? {
         let mut untied = config.clone();
         untied["tie_word_embeddings"] = false.into();
@@ -145,7 +149,8 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyEr
     let (trained, moments) = (folder.join(TRAINED), folder.join(MOMENTS));
     let trained = if trained.exists() { read(&trained)? } else { TrainingProgress::default() };
     let moments = if moments.exists() { Some(SafetensorsFiles::open(&moments, vec![moments.clone()])?) } else { None };
-    // The output layer of a model that ties it, and tables that follow from the configuration: some checkpoints have them.
+    // The output layer of a model that ties it, and tables that follow from the configuration: some checkpoints have
+    // them.
     let unread = |name: &str| name == "lm_head.weight" || name.ends_with("rotary_emb.inv_freq");
     StoredModel { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(unread)
 }

@@ -1,4 +1,5 @@
-//! The configuration of a decoder (see [`super::decoder`]): its sizes and constants, and the parameters that follow from them.
+//! The configuration of a decoder (see [`super::decoder`]): its sizes and constants, and the parameters that follow
+//! from them.
 
 use super::parameters::{Initializer, Layout};
 use super::rope::RopeConfig;
@@ -41,8 +42,8 @@ pub struct Biases {
 pub struct DecoderConfig {
     /// Rows of the token embedding.
     pub vocab: usize,
-    /// The tokens that the tokenizer knows: the first rows. Published embeddings are padded, and a row beyond the tokens has no text, so it is never
-    /// read and gets no probability.
+    /// The tokens that the tokenizer knows: the first rows. Published embeddings are padded, and a row beyond the
+    /// tokens has no text, so it is never read and gets no probability.
     pub tokens: usize,
     /// Blocks.
     pub layers: usize,
@@ -106,8 +107,9 @@ impl DecoderConfig {
 
     /// The parameters, under the names of the Llama family on Hugging Face.
     ///
-    /// Matrices start with deviation 1 / sqrt(inputs), matrices that write to the residual stream smaller by sqrt(2 layers) (Radford et al.
-    /// 2019); the output layer at 0.02, so that a new policy is close to uniform; a value head at 0: it expects nothing yet.
+    /// Matrices start with deviation 1 / sqrt(inputs), matrices that write to the residual stream smaller by sqrt(2
+    /// layers) (Radford et al. 2019); the output layer at 0.02, so that a new policy is close to uniform; a value head
+    /// at 0: it expects nothing yet.
     pub fn layout(&self) -> Layout {
         let [d, f, v] = [self.width, self.hidden, self.vocab].map(|size| size as i64);
         let [h, k] = [self.heads, self.kv_heads].map(|heads| (heads * self.head) as i64);

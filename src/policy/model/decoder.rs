@@ -1,5 +1,5 @@
-//! The decoder of Llama and Qwen: RMSNorm (Zhang and Sennrich 2019), rotary positions (Su et al. 2021), grouped-query attention (Ainslie
-//! et al. 2023) and SwiGLU (Shazeer 2020), each block adding to a residual stream:
+//! The decoder of Llama and Qwen: RMSNorm (Zhang and Sennrich 2019), rotary positions (Su et al. 2021), grouped-query
+//! attention (Ainslie et al. 2023) and SwiGLU (Shazeer 2020), each block adding to a residual stream:
 //!
 //! ```text
 //! x = embedding(tokens)
@@ -10,8 +10,9 @@
 //! logits = Whead rmsnorm(x)
 //! ```
 //!
-//! The input is a trie of tokens, and attention is cut into blocks: see [`super::reading`]. Only some positions are outputs (the last of a
-//! prompt, or those where a response token was chosen), so the last block computes keys and values everywhere and the rest at those positions.
+//! The input is a trie of tokens, and attention is cut into blocks: see [`super::reading`]. Only some positions are
+//! outputs (the last of a prompt, or those where a response token was chosen), so the last block computes keys and
+//! values everywhere and the rest at those positions.
 
 use super::cache::Cache;
 use super::config::{Biases, DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
@@ -141,9 +142,9 @@ pub struct Decoder {
     blocks: Vec<DecoderBlock>,
     norm: Tensor,
     rope: Rope,
-    /// Whether adapters are trained beside frozen matrices. Then matrices that are stacked into one are multiplied one by one: the gradient of
-    /// a slice of a product first fills the whole of it with zeros, which costs more than one larger product saves. Where the matrices are
-    /// trained themselves, the one larger product is the faster way.
+    /// Whether adapters are trained beside frozen matrices. Then matrices that are stacked into one are multiplied one
+    /// by one: the gradient of a slice of a product first fills the whole of it with zeros, which costs more than one
+    /// larger product saves. Where the matrices are trained themselves, the one larger product is the faster way.
     learns: bool,
 }
 
@@ -201,8 +202,8 @@ impl Decoder {
         x.rms_norm([self.config.width as i64], Some(gain), self.config.norm_eps)
     }
 
-    /// Queries and keys `[rows, n, heads + kv_heads, head]`, turned, and values `[rows, n, kv_heads, head]` of the normed states
-    /// `[rows, n, width]`.
+    /// Queries and keys `[rows, n, heads + kv_heads, head]`, turned, and values `[rows, n, kv_heads, head]` of the
+    /// normed states `[rows, n, width]`.
     fn project(&self, block: &DecoderBlock, normed: &Tensor, angles: &Angles) -> (Tensor, Tensor) {
         let (heads, kv, head) = self.heads();
         let (rows, n) = (normed.size()[0], normed.size()[1]);
@@ -259,8 +260,9 @@ impl Decoder {
         x + block.down.forward(&(gate.silu() * up))
     }
 
-    /// Attention of `q` `[rows, queries, heads * head]`, turned to their places, over keys and values `[rows, kv_heads, places, head]`.
-    /// The heads that share a key are queries of it, so no key is copied. `mask` is added: see [`Decoder::mask`].
+    /// Attention of `q` `[rows, queries, heads * head]`, turned to their places, over keys and values
+    /// `[rows, kv_heads, places, head]`. The heads that share a key are queries of it, so no key is copied. `mask` is
+    /// added: see [`Decoder::mask`].
     fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: &Tensor) -> Tensor {
         let (rows, queries) = (q.size()[0], q.size()[1]);
         let (heads, kv, head) = self.heads();
@@ -270,8 +272,8 @@ impl Decoder {
         y.view([rows, kv, group, queries, head]).permute([0, 3, 1, 2, 4]).reshape([rows, queries, kv * group * head])
     }
 
-    /// The mask `[rows, 1, queries, places]` as every block's attention adds it: in the network's number format, and of several queries
-    /// once for each head that shares a key.
+    /// The mask `[rows, 1, queries, places]` as every block's attention adds it: in the network's number format, and of
+    /// several queries once for each head that shares a key.
     fn mask(&self, mask: &Tensor) -> Tensor {
         let (heads, kv, _) = self.heads();
         let mask = mask.to_kind(self.embedding.kind());
@@ -287,8 +289,9 @@ impl Decoder {
         blocks.iter().map(|block| self.mask(&block.mask)).collect()
     }
 
-    /// Attention of the queries `q` `[1, n, heads, head]` of a trie, turned, over keys and values `[rows, 2 * kv_heads * head]`, block by
-    /// block: `[1, n, heads * head]`. `masks` are theirs, and `order` says where a query's lies among what the blocks give.
+    /// Attention of the queries `q` `[1, n, heads, head]` of a trie, turned, over keys and values
+    /// `[rows, 2 * kv_heads * head]`, block by block: `[1, n, heads * head]`. `masks` are theirs, and `order` says
+    /// where a query's lies among what the blocks give.
     fn attend_blocks(&self, q: &Tensor, pairs: &Tensor, blocks: &[AttentionBlocks], masks: &[Tensor], order: &Tensor) -> Tensor {
         let (heads, kv, head) = self.heads();
         let q = q.reshape([-1, heads * head]);

@@ -69,14 +69,16 @@ impl Description {
         bytes(dtype) * self.cached * tokens as u64
     }
 
-    /// How many parameters such adapters have beside this model, without a head of their own; none if it has no such matrices.
+    /// How many parameters such adapters have beside this model, without a head of their own; none if it has no such
+    /// matrices.
     pub fn adapters(&self, lora: &LoraSettings) -> Option<u64> {
         u64::try_from(Adapter::new(Lora::new(lora), &self.layout, None).ok()?.layout().len()).ok()
     }
 
-    /// Bytes that training holds besides activations, for all weights or, with `adapters`, for that many adapter parameters. For the
-    /// trained weights: the weights before and after a step, AdamW's two moments before and after, and the gradient in `sums` partial sums,
-    /// all in f32; plus the frozen or 16-bit weights that the forward pass uses, if those are others.
+    /// Bytes that training holds besides activations, for all weights or, with `adapters`, for that many adapter
+    /// parameters. For the trained weights: the weights before and after a step, AdamW's two moments before and after,
+    /// and the gradient in `sums` partial sums, all in f32; plus the frozen or 16-bit weights that the forward pass
+    /// uses, if those are others.
     pub fn learning(&self, dtype: Dtype, adapters: Option<u64>, sums: u64) -> u64 {
         let learnt = F32 * adapters.unwrap_or(self.parameters) * (2 + 4 + sums);
         let computed = adapters.is_some() || dtype != Dtype::F32;

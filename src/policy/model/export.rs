@@ -22,11 +22,12 @@ pub enum ExportKind {
     },
 }
 
-/// Writes the model at `from` into the folder `to`. An adapter stays one, over the base that it names, unless `merge`: then the whole model
-/// is written, with the adapter merged into its weights, in f32.
+/// Writes the model at `from` into the folder `to`. An adapter stays one, over the base that it names, unless `merge`:
+/// then the whole model is written, with the adapter merged into its weights, in f32.
 ///
 /// # Errors
-/// If `from` can't be read, `to` can't be written, or no other program could load it: a model with a vocabulary of `flow`'s own, a critic.
+/// If `from` can't be read, `to` can't be written, or no other program could load it: a model with a vocabulary of
+/// `flow`'s own, a critic.
 pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind, PolicyError> {
     let mut stored = open(from)?;
     let unsupported = |what: &str| Err(PolicyError::at(from, FileFault::Unsupported(what.into())));

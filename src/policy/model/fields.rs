@@ -83,10 +83,12 @@ impl Fields {
         Fields::deserialize(&fields).map_err(|e| FileFault::Unusable(format!("not a configuration that can be read: {e}")))
     }
 
-    /// The decoder that they describe, with those biases and, where `head_norms`, a norm of each head's queries and keys.
+    /// The decoder that they describe, with those biases and, where `head_norms`, a norm of each head's queries and
+    /// keys.
     ///
     /// # Errors
-    /// Names what can't be computed here: an activation, a kind of rope scaling, a sliding window, sizes that don't fit.
+    /// Names what can't be computed here: an activation, a kind of rope scaling, a sliding window, sizes that don't
+    /// fit.
     pub fn decoder(&self, biases: Biases, head_norms: bool) -> Result<DecoderConfig, FileFault> {
         let unsupported = |what: String| Err(FileFault::Unsupported(what));
         // Two names of one function.
@@ -128,8 +130,8 @@ impl Fields {
         }
     }
 
-    /// The rotary positions. `transformers` takes `rope_scaling` where it is given, and nothing of `rope_parameters` then: people write the former
-    /// into files that have the latter.
+    /// The rotary positions. `transformers` takes `rope_scaling` where it is given, and nothing of `rope_parameters`
+    /// then: people write the former into files that have the latter.
     fn rope(&self) -> Result<RopeConfig, FileFault> {
         let given = |parameters: &&Value| !parameters.is_null() && parameters.as_object().is_none_or(|fields| !fields.is_empty());
         let scaling = self.rope_scaling.as_ref().filter(given).map(|parameters| ("rope_scaling", parameters));

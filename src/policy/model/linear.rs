@@ -1,22 +1,26 @@
 //! A matrix times rows, so that in bf16 too a row has the same bits whatever rows are beside it.
 //!
-//! In bf16 libtorch has oneDNN multiply. On a processor with AMX it chooses by the number of rows how many inputs are summed before a sum is put down, and
-//! with that a row's bits, where a matrix has many inputs ([`summed_at_once`]). Such a matrix multiplies [`PART`] rows at a time, the last ones with zeros
-//! beside them: that is always a product of one shape, so the order of its sums is one.
+//! In bf16 libtorch has oneDNN multiply. On a processor with AMX it chooses by the number of rows how many inputs are
+//! summed before a sum is put down, and with that a row's bits, where a matrix has many inputs ([`summed_at_once`]).
+//! Such a matrix multiplies [`PART`] rows at a time, the last ones with zeros beside them: that is always a product of
+//! one shape, so the order of its sums is one.
 
 use tch::{Device, Kind, Tensor};
 
-/// Rows that are multiplied at a time where their number would count: fewer make reading slower, more make writing a few answers slower.
+/// Rows that are multiplied at a time where their number would count: fewer make reading slower, more make writing a
+/// few answers slower.
 const PART: i64 = 128;
 
-/// Whether a row's bits were the same by any number of rows: of 261 shapes with 1 to 9,728 outputs, by 1 to 3,072 rows, those with that many inputs all
-/// were (benches/README.md). Tiles hold 32 inputs; without a whole number of them 700 are too many.
+/// Whether a row's bits were the same by any number of rows: of 261 shapes with 1 to 9,728 outputs, by 1 to 3,072 rows,
+/// those with that many inputs all were (benches/README.md). Tiles hold 32 inputs; without a whole number of them 700
+/// are too many.
 fn summed_at_once(inputs: i64) -> bool {
     inputs <= if inputs % 32 == 0 { 1024 } else { 500 }
 }
 
-/// `x` `[.., inputs]` times `weight` `[outputs, inputs]`, plus `bias`: `[.., outputs]`. Where gradients are taken all rows go at once: what is learnt depends on
-/// all of them anyway, and a matrix's gradient would be added up from its parts in bf16.
+/// `x` `[.., inputs]` times `weight` `[outputs, inputs]`, plus `bias`: `[.., outputs]`. Where gradients are taken all
+/// rows go at once: what is learnt depends on all of them anyway, and a matrix's gradient would be added up from its
+/// parts in bf16.
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
     let inputs = weight.size()[1];
     let certain = x.kind() != Kind::BFloat16 || x.device() != Device::Cpu || summed_at_once(inputs);

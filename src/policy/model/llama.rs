@@ -1,5 +1,5 @@
-//! Llama 2 and 3 (Touvron et al. 2023, Grattafiori et al. 2024), SmolLM2 and whatever else says `model_type: llama`: the decoder as it
-//! stands, with biases where the configuration asks for them.
+//! Llama 2 and 3 (Touvron et al. 2023, Grattafiori et al. 2024), SmolLM2 and whatever else says `model_type: llama`:
+//! the decoder as it stands, with biases where the configuration asks for them.
 
 use super::config::Biases;
 use super::decoder::DecoderArchitecture;

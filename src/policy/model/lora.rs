@@ -1,14 +1,15 @@
-//! Low-rank adapters (Hu et al. 2021, section 4.1): beside a frozen matrix W `[out, in]` a matrix A `[rank, in]` and a matrix B `[out, rank]`
-//! are trained, and the output is
+//! Low-rank adapters (Hu et al. 2021, section 4.1): beside a frozen matrix W `[out, in]` a matrix A `[rank, in]` and a
+//! matrix B `[out, rank]` are trained, and the output is
 //!
 //! ```text
 //! W x + s B A x        s = alpha / rank, or alpha / sqrt(rank) (rank-stabilised: Kalajdzievski 2023)
 //! ```
 //!
-//! B begins at 0, so that a new adapter changes nothing, and A evenly within 1 / sqrt(in), as PEFT has it (Kaiming's uniform start with
-//! a = sqrt 5). Names are PEFT's, too.
+//! B begins at 0, so that a new adapter changes nothing, and A evenly within 1 / sqrt(in), as PEFT has it (Kaiming's
+//! uniform start with a = sqrt 5). Names are PEFT's, too.
 //!
-//! Of a critic the value head is learnt whole beside them (what PEFT calls a module to save), so that the base need not have one.
+//! Of a critic the value head is learnt whole beside them (what PEFT calls a module to save), so that the base need not
+//! have one.
 
 use super::config::VALUE_HEAD;
 use super::linear::linear;
@@ -137,8 +138,8 @@ impl Adapter {
         &self.layout
     }
 
-    /// The low-rank updates of one of the base model's leaves, with the adapters' weights `views` in `kind`. During training with dropout,
-    /// `dropped` is the seed of the dropout mask.
+    /// The low-rank updates of one of the base model's leaves, with the adapters' weights `views` in `kind`. During
+    /// training with dropout, `dropped` is the seed of the dropout mask.
     pub fn low_rank_updates(&self, base: &Layout, leaf: &Leaf, views: &Views, kind: Kind, dropped: Option<u64>) -> Vec<LowRank> {
         let row = leaf.size[1..].iter().product::<i64>();
         let part = |p: &Parameter| {
@@ -157,8 +158,8 @@ impl Adapter {
         base.stacked_in(leaf).filter(has_adapter).map(part).collect()
     }
 
-    /// Adds to the model's own weights `flat` the contribution of the adapters' weights `own`: s B A. A head that is learnt whole takes the place of the
-    /// model's.
+    /// Adds to the model's own weights `flat` the contribution of the adapters' weights `own`: s B A. A head that is
+    /// learnt whole takes the place of the model's.
     pub fn merge(&self, base: &Layout, flat: &mut Tensor, own: &Tensor) {
         let views = Views::new(&self.layout, own, false);
         tch::no_grad(|| {
@@ -207,16 +208,16 @@ pub struct LowRank {
     dropout: Option<Dropout>,
 }
 
-/// Dropout on A's inputs during training (Srivastava et al. 2014): each number is set to 0 with this probability, and the others are
-/// scaled up in proportion.
+/// Dropout on A's inputs during training (Srivastava et al. 2014): each number is set to 0 with this probability, and
+/// the others are scaled up in proportion.
 struct Dropout {
     share: f64,
     seed: u64,
 }
 
 impl Dropout {
-    /// `x` after dropout. The mask depends only on the optimiser step, the matrix and the numbers in `x`, so every thread and process draws
-    /// the same one.
+    /// `x` after dropout. The mask depends only on the optimiser step, the matrix and the numbers in `x`, so every
+    /// thread and process draws the same one.
     fn apply(&self, x: &Tensor) -> Tensor {
         let sum = x.detach().sum(Kind::Double).double_value(&[]);
         let mut random = Random::new(mix(self.seed, sum.to_bits()));
@@ -279,7 +280,8 @@ mod tests {
         assert_eq!(flat.sum(None).double_value(&[]), 18.0, "nothing else");
     }
 
-    /// The head is the last of the adapter's weights, begins at 0, and takes the place of the base's where that has one.
+    /// The head is the last of the adapter's weights, begins at 0, and takes the place of the base's where that has
+    /// one.
     #[test]
     fn a_head_is_learnt_whole_beside_an_adapter() {
         let mut base = base();

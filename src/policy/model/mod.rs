@@ -1,8 +1,8 @@
 //! Models: architectures, their parameters by name, and how they are saved.
 //!
-//! An [`Architecture`] is the description of a model: its sizes and constants, and from them the list of its parameters. A [`Network`] is
-//! that description with weights: tensors that compute. Adding an architecture is a file here and a line in [`ARCHITECTURES`]; everything
-//! else speaks of [`Net`].
+//! An [`Architecture`] is the description of a model: its sizes and constants, and from them the list of its
+//! parameters. A [`Network`] is that description with weights: tensors that compute. Adding an architecture is a file
+//! here and a line in [`ARCHITECTURES`]; everything else speaks of [`Net`].
 
 pub mod adapter;
 pub mod bert;
@@ -93,7 +93,8 @@ pub trait Architecture: Send + Sync {
     fn config(&self) -> Value;
     /// The sizes and constants of its decoder.
     fn sized(&self) -> config::DecoderConfig;
-    /// Whether the engine computes it (`base: int8`, `act: int8`): it knows decoders that their [`config::DecoderConfig`] says everything of.
+    /// Whether the engine computes it (`base: int8`, `act: int8`): it knows decoders that their
+    /// [`config::DecoderConfig`] says everything of.
     fn in_engine(&self) -> bool;
 }
 
@@ -102,16 +103,17 @@ pub trait Network: Send {
     /// The same with other weights; tables that follow from the configuration alone are shared.
     fn with(&self, weights: &Weights) -> Box<dyn Network>;
 
-    /// The final states `[outputs, width]` of a trie's output nodes; and of each block the keys and values of all positions that
-    /// were computed, `[places, 2 * kv_heads * head]`. `past` has those of the nodes that are known, if there are any.
+    /// The final states `[outputs, width]` of a trie's output nodes; and of each block the keys and values of all
+    /// positions that were computed, `[places, 2 * kv_heads * head]`. `past` has those of the nodes that are known, if
+    /// there are any.
     fn read(&self, reading: &TrieTensors, past: &[Tensor]) -> (Tensor, Vec<Tensor>);
 
     /// Of each block the keys and values at `rows` `[sequences, places]`, with `room` empty slots behind them.
     fn cache(&self, blocks: &[Tensor], rows: &Tensor, room: i64) -> Cache;
 
-    /// Reads on: the final states `[rows, new, width]` of the tokens `ids` `[rows, new]`, which stand at the places `at` `[rows, new]` of
-    /// their sequences and fill the cache from slot `slot` on. `mask` `[rows, 1, new, slots]` is added to the scores of the slots up to
-    /// and with the last new one.
+    /// Reads on: the final states `[rows, new, width]` of the tokens `ids` `[rows, new]`, which stand at the places
+    /// `at` `[rows, new]` of their sequences and fill the cache from slot `slot` on. `mask` `[rows, 1, new, slots]` is
+    /// added to the scores of the slots up to and with the last new one.
     fn extend(&self, ids: &Tensor, at: &Tensor, cache: &mut Cache, slot: i64, mask: &Tensor) -> Tensor;
 
     /// The logits `[n, vocab]` of final states `[n, width]`, or with a value head their values `[n, 1]`.
@@ -145,8 +147,8 @@ impl Net {
         Net { sizes, architecture, below, weights, network, ends: ends.into(), seed: 0, running: None }
     }
 
-    /// The same model with the adapter `adapter`, whose weights are `flat`; from now on only those are trained. An adapter with a value head makes
-    /// a critic of it.
+    /// The same model with the adapter `adapter`, whose weights are `flat`; from now on only those are trained. An
+    /// adapter with a value head makes a critic of it.
     ///
     /// # Errors
     /// If it can't have such a head.
@@ -170,7 +172,8 @@ impl Net {
         self.under(self.below.clone(), self.weights.bare())
     }
 
-    /// The same model with its base packed once as the engine computes it, which is all that is left of the base where it need not be `saved`.
+    /// The same model with its base packed once as the engine computes it, which is all that is left of the base where
+    /// it need not be `saved`.
     pub fn packed(&self, kept: MatrixFormat, saved: bool) -> Net {
         let leaf = |name: &str| {
             let leaf = self.weights.base_leaf(name)?;

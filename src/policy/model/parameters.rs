@@ -1,8 +1,8 @@
 //! Named parameters, and where each lies in the one flat vector that the optimiser steps and processes exchange.
 //!
-//! An architecture lists its parameters once, in a [`Layout`]; everything else asks for them by name. A parameter has the name and the
-//! sizes that it has in a checkpoint. Several that are multiplied by the same states may be stacked into one *leaf*: one matrix product
-//! in place of three, and one tensor that gradients are taken of.
+//! An architecture lists its parameters once, in a [`Layout`]; everything else asks for them by name. A parameter has
+//! the name and the sizes that it has in a checkpoint. Several that are multiplied by the same states may be stacked
+//! into one *leaf*: one matrix product in place of three, and one tensor that gradients are taken of.
 
 use crate::seed::Random;
 use std::collections::HashMap;
@@ -69,8 +69,8 @@ impl Layout {
         self.parameters.push(Parameter { name, size: size.to_vec(), start, at });
     }
 
-    /// Adds the matrices `parts` (names and rows) of `columns` columns each, stacked into the leaf called `name`; vectors where there are
-    /// no `columns`.
+    /// Adds the matrices `parts` (names and rows) of `columns` columns each, stacked into the leaf called `name`;
+    /// vectors where there are no `columns`.
     pub fn stacked(&mut self, name: impl Into<String>, parts: &[(String, i64)], columns: Option<i64>, start: Initializer) {
         let size = |rows: i64| [rows].into_iter().chain(columns).collect::<Vec<_>>();
         let at = self.len();
@@ -113,7 +113,8 @@ impl Layout {
         self.parameters.last().map_or(0, |last| last.at + last.len())
     }
 
-    /// The start of a new model, `[len]`: the same from a seed whatever libtorch's own generator would give (Box and Muller 1958).
+    /// The start of a new model, `[len]`: the same from a seed whatever libtorch's own generator would give (Box and
+    /// Muller 1958).
     pub fn random(&self, seed: u64) -> Vec<f32> {
         let mut random = Random::new(seed);
         let mut values = Vec::with_capacity(self.len() as usize);

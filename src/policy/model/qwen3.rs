@@ -1,5 +1,5 @@
-//! Qwen3, dense (Yang et al. 2025): the decoder with an RMSNorm of each head's queries and keys before they are turned, and heads whose
-//! width doesn't follow from that of the stream.
+//! Qwen3, dense (Yang et al. 2025): the decoder with an RMSNorm of each head's queries and keys before they are turned,
+//! and heads whose width doesn't follow from that of the stream.
 
 use super::config::Biases;
 use super::decoder::DecoderArchitecture;

@@ -1,13 +1,14 @@
 //! A trie of tokens as the tensors of one forward pass.
 //!
-//! Every node that isn't cached yet is one position of the pass, whichever sequences share it; all but attention works position by position.
-//! Attention is cut into blocks: some queries, and as keys all the positions that precede any of them, with a mask that shows each query its
-//! own predecessors. There are two ways to cut:
+//! Every node that isn't cached yet is one position of the pass, whichever sequences share it; all but attention works
+//! position by position. Attention is cut into blocks: some queries, and as keys all the positions that precede any of
+//! them, with a mask that shows each query its own predecessors. There are two ways to cut:
 //!
-//! - [`Cut::Dense`], for learning: as many queries to a block as stand one after the other in the trie, branches and all. The fewest
-//!   blocks, but a node's last bits then depend on its neighbours in the trie.
-//! - [`Cut::Alone`], for answering: a block holds places [`PAD_TO`] i to [`PAD_TO`] (i + 1) of one sequence, each at its own slot, and the
-//!   keys of places 0 to [`PAD_TO`] (i + 1) in order. So the result of a node depends only on the tokens before it, not on the rest of the batch.
+//! - [`Cut::Dense`], for learning: as many queries to a block as stand one after the other in the trie, branches and
+//!   all. The fewest blocks, but a node's last bits then depend on its neighbours in the trie.
+//! - [`Cut::Alone`], for answering: a block holds places [`PAD_TO`] i to [`PAD_TO`] (i + 1) of one sequence, each at
+//!   its own slot, and the keys of places 0 to [`PAD_TO`] (i + 1) in order. So the result of a node depends only on the
+//!   tokens before it, not on the rest of the batch.
 
 use super::NEVER;
 use crate::policy::tensors::indices;
@@ -37,7 +38,8 @@ pub struct TrieTensors {
     pub ids: Tensor,
     /// How many tokens precede each, `[1, places]`.
     pub at: Tensor,
-    /// The nodes whose final states are outputs of the pass, `[outputs]`, padded to a multiple of [`PAD_TO`] with any node.
+    /// The nodes whose final states are outputs of the pass, `[outputs]`, padded to a multiple of [`PAD_TO`] with any
+    /// node.
     pub output_nodes: Tensor,
     /// How many tokens precede each of these, `[1, outputs]`.
     pub output_places: Tensor,
@@ -57,8 +59,8 @@ pub struct AttentionBlocks {
     pub queries: Tensor,
     /// The keys they may see, `[blocks * keys]`: numbers of known nodes, and behind those of places.
     pub keys: Tensor,
-    /// 0 where a query sees a key, else [`NEVER`]: `[blocks, 1, queries, keys]`. A slot without a query sees everything, since a softmax over nothing has no
-    /// gradient in bf16 on a GPU.
+    /// 0 where a query sees a key, else [`NEVER`]: `[blocks, 1, queries, keys]`. A slot without a query sees
+    /// everything, since a softmax over nothing has no gradient in bf16 on a GPU.
     pub mask: Tensor,
 }
 
@@ -72,8 +74,8 @@ struct AttentionBlock {
 }
 
 impl TrieTensors {
-    /// The pass over those nodes of `trie` that aren't known, which gives the final states of the nodes `output_nodes`, ascending, none of them
-    /// known.
+    /// The pass over those nodes of `trie` that aren't known, which gives the final states of the nodes `output_nodes`,
+    /// ascending, none of them known.
     pub fn new(trie: &Trie, known: &[bool], output_nodes: &[usize], cut: Cut, device: Device) -> TrieTensors {
         let tensor = |values: &[i64]| indices(values, device);
         let padded = |values: &mut dyn Iterator<Item = i64>, pad: i64| {
@@ -160,8 +162,8 @@ fn alone(trie: &Trie, nodes: &[usize]) -> Vec<AttentionBlock> {
     blocks.into_iter().map(|(_, block)| block).collect()
 }
 
-/// Blocks of equal sizes as tensors, and where each of the queries `nodes` lies among what they give; padding lies anywhere. `row` says
-/// where a node's keys and values lie.
+/// Blocks of equal sizes as tensors, and where each of the queries `nodes` lies among what they give; padding lies
+/// anywhere. `row` says where a node's keys and values lie.
 fn stacked(trie: &Trie, row: &[usize], nodes: &[usize], blocks: Vec<AttentionBlock>, device: Device) -> (Vec<AttentionBlocks>, Tensor) {
     let mut sizes: BTreeMap<(usize, usize), Vec<AttentionBlock>> = BTreeMap::new();
     blocks.into_iter().for_each(|block| sizes.entry(block.size).or_default().push(block));

@@ -18,8 +18,8 @@ pub enum Scaling {
     None,
     /// All divided by `factor` (Chen et al. 2023).
     Linear { factor: f64 },
-    /// Those whose wavelength is above `original / low` divided by `factor`, those below `original / high` left alone, and those between
-    /// moved from one to the other: Llama 3.1, as `transformers` computes it.
+    /// Those whose wavelength is above `original / low` divided by `factor`, those below `original / high` left alone,
+    /// and those between moved from one to the other: Llama 3.1, as `transformers` computes it.
     Llama3 { factor: f64, low: f64, high: f64, original: f64 },
     /// Each divided by its own factor, as a GGUF file has them.
     Factors(Vec<f64>),
@@ -49,7 +49,8 @@ impl RopeConfig {
     }
 }
 
-/// Cosine and sine of position times frequency, `[context, head]` each; the sign of the turned half is folded into the sine.
+/// Cosine and sine of position times frequency, `[context, head]` each; the sign of the turned half is folded into the
+/// sine.
 pub struct Rope {
     cos: Tensor,
     sin: Tensor,
@@ -117,8 +118,9 @@ mod tests {
 
     #[test]
     fn long_wavelengths_are_stretched() {
-        // Base 10^4, head of 8: frequencies 1, 0.1, 0.01, 0.001, wavelengths 6.28, 62.8, 628, 6283. With 1000 original places, low 1 and
-        // high 4: above 1000 divided by 8, below 250 left alone, 628 between: smooth = (1000 / 628.3 - 1) / 3 = 0.197183.
+        // Base 10^4, head of 8: frequencies 1, 0.1, 0.01, 0.001, wavelengths 6.28, 62.8, 628, 6283. With 1000 original
+        // places, low 1 and high 4: above 1000 divided by 8, below 250 left alone, 628 between: smooth = (1000 / 628.3 - 1)
+        // / 3 = 0.197183.
         let frequencies = |scaling| RopeConfig { base: 1e4, scaling }.frequencies(4);
         let smooth = (1000.0 / (std::f64::consts::TAU / 0.01) - 1.0) / 3.0;
         let expected = [1.0, 0.1, (1.0 - smooth) * 0.01 / 8.0 + smooth * 0.01, 0.001 / 8.0];

@@ -1,7 +1,7 @@
 //! Safetensors files, alone or as the shards of one checkpoint: their tensors by name, read a stretch at a time.
 //!
-//! A file is the length of its header (8 bytes, the least significant first), the header (JSON: for each tensor its type, its sizes and
-//! where it lies), and the tensors' bytes.
+//! A file is the length of its header (8 bytes, the least significant first), the header (JSON: for each tensor its
+//! type, its sizes and where it lies), and the tensors' bytes.
 
 use super::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
 use super::source::TensorSource;
@@ -44,7 +44,8 @@ struct TensorHeader {
 }
 
 impl SafetensorsFiles {
-    /// The tensors of `folder`: of `model.safetensors`, or without it of the shards that `model.safetensors.index.json` names.
+    /// The tensors of `folder`: of `model.safetensors`, or without it of the shards that `model.safetensors.index.json`
+    /// names.
     ///
     /// # Errors
     /// Names the file that is missing, damaged or cut off; nothing but headers is read.

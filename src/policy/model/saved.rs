@@ -1,8 +1,9 @@
 //! What is saved of a model: its folder, and the optimiser's moments for continuing the training.
 //!
-//! A published model is saved as the folder it came as (`config.json`, its tokenizer, `model.safetensors`), which other programs can
-//! load, and beside it `flow.json` and `optimizer.safetensors`. A new model has a `config.json` of its own and `vocabulary.json`.
-//! Tensors carry the names that the architecture gives them. A folder is written under another name, synced, then renamed.
+//! A published model is saved as the folder it came as (`config.json`, its tokenizer, `model.safetensors`), which other
+//! programs can load, and beside it `flow.json` and `optimizer.safetensors`. A new model has a `config.json` of its own
+//! and `vocabulary.json`. Tensors carry the names that the architecture gives them. A folder is written under another
+//! name, synced, then renamed.
 
 use super::folder::{json, tensors, text, whole};
 use super::parameters::Layout;
@@ -70,7 +71,8 @@ pub struct SavedModel {
 }
 
 impl SavedModel {
-    /// With `head` in place of the head it has: weights that both have stay, a value head starts at 0. No policy comes of a critic.
+    /// With `head` in place of the head it has: weights that both have stay, a value head starts at 0. No policy comes
+    /// of a critic.
     pub fn with_head(self, head: Head) -> Result<SavedModel, ModelFault> {
         if self.architecture.sizes().value == (head == Head::Value) {
             return Ok(self);

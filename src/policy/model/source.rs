@@ -26,8 +26,8 @@ pub trait TensorSource: Sync {
     fn read(&self, name: &str, to: &mut Tensor) -> Result<(), PolicyError>;
 }
 
-/// Whether `source` has every parameter of `layout` in its sizes, and no other tensors than those in `unread`; `prefix` goes before
-/// the names. Nothing is read.
+/// Whether `source` has every parameter of `layout` in its sizes, and no other tensors than those in `unread`; `prefix`
+/// goes before the names. Nothing is read.
 ///
 /// # Errors
 /// Names the first tensor that is missing, has other sizes, or that the architecture doesn't know.
@@ -57,7 +57,8 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
     }
 }
 
-/// The flat vector `[layout.len()]` of the tensors that [`check`] found, as numbers of `kind`, each tensor read straight to its place.
+/// The flat vector `[layout.len()]` of the tensors that [`check`] found, as numbers of `kind`, each tensor read
+/// straight to its place.
 ///
 /// # Errors
 /// If a file can't be read, or has a NaN or infinite number.

@@ -1,4 +1,5 @@
-//! `new: tiny`: a small decoder of the Llama shape, born in the run. Its sizes come from the pipeline; its constants are fixed here.
+//! `new: tiny`: a small decoder of the Llama shape, born in the run. Its sizes come from the pipeline; its constants
+//! are fixed here.
 
 use super::config::{Biases, DecoderConfig, OutputHead};
 use super::decoder::Decoder;

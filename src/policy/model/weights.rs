@@ -65,8 +65,8 @@ impl Weights {
     /// The model's own leaf called `name`, or what is learnt whole in its place.
     ///
     /// # Panics
-    /// If the layout has no such leaf: then an architecture asks for a parameter that it didn't list, which each architecture's test would
-    /// show.
+    /// If the layout has no such leaf: then an architecture asks for a parameter that it didn't list, which each
+    /// architecture's test would show.
     pub fn get(&self, name: &str) -> Tensor {
         let own = self.adapter.as_ref().filter(|(adapter, _)| adapter.head).and_then(|(_, views)| views.get(&whole(name)));
         match own.or_else(|| self.base.get(name)) {

@@ -117,8 +117,8 @@ impl Drop for Block {
     }
 }
 
-/// A list of fixed length. Lists that are made one after the other lie behind one another in few blocks, so that large pages hold them: of small
-/// ones, the processor looks up thousands while it reads a model once.
+/// A list of fixed length. Lists that are made one after the other lie behind one another in few blocks, so that large
+/// pages hold them: of small ones, the processor looks up thousands while it reads a model once.
 pub struct Fixed<T> {
     block: Arc<Block>,
     /// The first of its bytes in the block.

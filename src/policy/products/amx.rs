@@ -25,8 +25,9 @@ const CACHED: usize = 1 << 20;
 const CACHED_TILES: (usize, usize) = (4, 32);
 /// Bytes of weights that are fetched before they are multiplied.
 const AHEAD: usize = 64 << 10;
-/// 1.5 * 2^23. Where a whole sum begins with the bits of this number in place of 0, its bits are those of the number and the sum, since a sum of
-/// [`GROUP`] products is below 2^22. So the sum as an f32 is one subtraction away, which costs half of a conversion.
+/// 1.5 * 2^23. Where a whole sum begins with the bits of this number in place of 0, its bits are those of the number
+/// and the sum, since a sum of [`GROUP`] products is below 2^22. So the sum as an f32 is one subtraction away, which
+/// costs half of a conversion.
 const MAGIC: f32 = super::vectors::MAGIC;
 
 /// Whether the processor has it and the system lets this process use it, which must be asked for once.
@@ -94,8 +95,8 @@ struct Part {
     groups: usize,
 }
 
-/// Parts whose numbers stay in the processor's second cache while the panels pass: row by row, and of each row from its first groups to its last,
-/// since sums go through the groups in their order.
+/// Parts whose numbers stay in the processor's second cache while the panels pass: row by row, and of each row from its
+/// first groups to its last, since sums go through the groups in their order.
 fn parts(x: &Rounded) -> impl Iterator<Item = Part> {
     let (all_tiles, all_groups) = (x.rows().div_ceil(TILE), x.groups());
     let tiles = (CACHED / (all_groups * BYTES)).clamp(CACHED_TILES.0, CACHED_TILES.1).min(all_tiles).max(1);
@@ -121,7 +122,8 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// Where the first groups of a pair lie. Behind the last pair it is the first again, and those products aren't used.
+    /// Where the first groups of a pair lie. Behind the last pair it is the first again, and those products aren't
+    /// used.
     #[inline(always)]
     fn at(self, pair: usize) -> (*const i8, *const i8) {
         let Part { first_tile, tiles, first_group, .. } = self.part;
@@ -131,9 +133,9 @@ impl Pairs {
     }
 }
 
-/// One step of the pipeline: begins the product of the tiles at `own` and `theirs`, puts down at `to` the whole sums of the step before,
-/// and adds to `sums` the sums put down at `whole` a step earlier, each row times its scale, then times the outputs' scales. All three
-/// overlap in the processor, which one after the other they would not.
+/// One step of the pipeline: begins the product of the tiles at `own` and `theirs`, puts down at `to` the whole sums of
+/// the step before, and adds to `sums` the sums put down at `whole` a step earlier, each row times its scale, then
+/// times the outputs' scales. All three overlap in the processor, which one after the other they would not.
 macro_rules! step {
     ($own:expr, $theirs:expr, $begin:expr, $to:expr, $whole:expr, $scales:expr, $factors:expr, $sums:ident) => {
         asm!(
@@ -213,9 +215,11 @@ unsafe fn products_of(x: &Rounded, matrix: &Matrix, part: Part, y: *mut f32, roo
     // Steps of a pair that begin a product of the same pair; the others begin one that follows.
     let within = part.groups.saturating_sub(BEGUN);
     let follows = if part.groups < BEGUN { BEGUN } else { 1 };
-    // Each tile of rows fetches its share of the weights that come later. Behind the last ones lie those of the next matrix, as they were made.
+    // Each tile of rows fetches its share of the weights that come later. Behind the last ones lie those of the next
+    // matrix, as they were made.
     let share = (BYTES / LINE).div_ceil(part.tiles);
-    // SAFETY: tiles are read out of `x` and `matrix`, where `pairs` finds them, and put down in `room`; sums go to rows that `y` has.
+    // SAFETY: tiles are read out of `x` and `matrix`, where `pairs` finds them, and put down in `room`; sums go to rows
+    // that `y` has.
     unsafe {
         let (mut own, mut theirs) = pairs.at(0);
         for product in 0..BEGUN {

@@ -1,4 +1,5 @@
-//! Which instructions of the processor are used: chosen once, the best that it has and that multiply exactly, unless `FLOW_ISA` names a lesser one.
+//! Which instructions of the processor are used: chosen once, the best that it has and that multiply exactly, unless
+//! `FLOW_ISA` names a lesser one.
 
 use super::isa::{named, Isa};
 use super::matrix::Matrix;
@@ -12,7 +13,8 @@ use std::sync::OnceLock;
 const VARIABLE: &str = "FLOW_ISA";
 
 impl Isa {
-    /// The best that this processor has and that multiplies exactly, or the lesser one that the environment variable `FLOW_ISA` names.
+    /// The best that this processor has and that multiplies exactly, or the lesser one that the environment variable
+    /// `FLOW_ISA` names.
     pub fn chosen() -> Isa {
         static CHOSEN: OnceLock<Isa> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
@@ -37,7 +39,8 @@ pub fn check() -> Result<(), PolicyError> {
     }
 }
 
-/// Whether `isa` gives the bits of plain Rust: for few rows and many, sizes that fill no panel and no group, and the largest numbers.
+/// Whether `isa` gives the bits of plain Rust: for few rows and many, sizes that fill no panel and no group, and the
+/// largest numbers.
 fn exact(isa: Isa) -> bool {
     let (outputs, inputs) = (33, 130);
     let number = |i: usize| ((i * 7919 % 509) as f32 - 254.0) / 254.0;

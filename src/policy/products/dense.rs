@@ -1,7 +1,7 @@
 //! A matrix of f32, packed once, whose products with a row have the same bits beside any others.
 //!
-//! A product goes through the inputs in their order, one fused multiply-add each, and begins with the old value: so the bits follow from
-//! the row and the matrix alone.
+//! A product goes through the inputs in their order, one fused multiply-add each, and begins with the old value: so the
+//! bits follow from the row and the matrix alone.
 
 use super::isa::Isa;
 use super::vectors::{vectorised, Lanes, Vector, LANES};
@@ -74,8 +74,8 @@ vectorised! {
         }
     }
 
-    /// `to` `[a.width, b.width]` with the sum over rows of the products of each number of `a` with each of `b` added. The order of the sum is
-    /// that of the rows.
+    /// `to` `[a.width, b.width]` with the sum over rows of the products of each number of `a` with each of `b` added.
+    /// The order of the sum is that of the rows.
     pub fn outer(a: StridedRows, wide: usize, b: StridedRows, width: usize, to: &mut [f32]) {
         let mut from = 0;
         while from < width {
@@ -136,7 +136,8 @@ fn outer_rest(a: StridedRows, first: usize, b: StridedRows, from: usize, width: 
     1
 }
 
-/// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's cache while the rows pass.
+/// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's
+/// cache while the rows pass.
 #[inline(always)]
 fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: StridedRows, scale: Option<f32>, y: &mut [f32], stride: usize) {
     let panels = matrix.outputs.div_ceil(LANES);
@@ -204,7 +205,8 @@ mod tests {
     use super::super::isa::Isa;
     use super::*;
 
-    /// Rows and outputs of every number up to some: what stands beside a row changes nothing, whichever instructions there are.
+    /// Rows and outputs of every number up to some: what stands beside a row changes nothing, whichever instructions
+    /// there are.
     #[test]
     fn a_row_has_the_same_bits_in_any_tile() {
         let x: Vec<f32> = (0..23 * 7).map(|i| (i % 11) as f32 / 3.0).collect();

@@ -1,4 +1,5 @@
-//! Sets of instructions of a processor. An [`Isa`] is one that this processor has: [`Isa::new`] alone makes one, and looks.
+//! Sets of instructions of a processor. An [`Isa`] is one that this processor has: [`Isa::new`] alone makes one, and
+//! looks.
 
 use std::fmt;
 

@@ -7,15 +7,18 @@ use super::{GROUP, PANEL};
 /// Numbers of 4 KiB.
 const PAGE: usize = 1024;
 
-/// How far apart rows of so many products lie: never a multiple of 4 KiB, since rows at such distances share one corner of the cache.
+/// How far apart rows of so many products lie: never a multiple of 4 KiB, since rows at such distances share one corner
+/// of the cache.
 pub fn spread_out(outputs: usize) -> usize {
     outputs + if outputs.is_multiple_of(PAGE) { PANEL } else { 0 }
 }
 
-/// A matrix `[outputs, inputs]` of whole numbers from -127 to 127, with a scale for each output and each group of [`GROUP`] inputs.
+/// A matrix `[outputs, inputs]` of whole numbers from -127 to 127, with a scale for each output and each group of
+/// [`GROUP`] inputs.
 ///
-/// The numbers lie in panels of [`PANEL`] outputs, panel by panel, group by group: four inputs of the first output, the same four of the second,
-/// and after the last output the next four. That is what VNNI's instruction multiplies, and a tile of AMX.
+/// The numbers lie in panels of [`PANEL`] outputs, panel by panel, group by group: four inputs of the first output, the
+/// same four of the second, and after the last output the next four. That is what VNNI's instruction multiplies, and a
+/// tile of AMX.
 pub struct Matrix {
     outputs: usize,
     inputs: usize,

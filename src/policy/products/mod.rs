@@ -1,4 +1,5 @@
-//! Products of a frozen matrix with rows of numbers, both rounded to 8 bits in groups of [`GROUP`] inputs that share a scale.
+//! Products of a frozen matrix with rows of numbers, both rounded to 8 bits in groups of [`GROUP`] inputs that share a
+//! scale.
 //!
 //! ```text
 //! y[n] = sum over groups g of  s[g] * t[n, g] * sum over k in g of  q[k] * w[n, k]
@@ -7,9 +8,10 @@
 //! t[n, g], w[n, k]          the same for each row n of the matrix (`matrix`)
 //! ```
 //!
-//! The inner sum is one of whole numbers below 2^24: exact in any order and as an f32. The outer one goes through the groups in their order,
-//! with one rounding a term (a fused multiply-add). So a row's bits follow from the row and the matrix alone: not from the rows beside it, the
-//! threads, or the width of the processor's vectors. Both kernels (`tiles`, with any vectors, and `amx`) give the same ones.
+//! The inner sum is one of whole numbers below 2^24: exact in any order and as an f32. The outer one goes through the
+//! groups in their order, with one rounding a term (a fused multiply-add). So a row's bits follow from the row and the
+//! matrix alone: not from the rows beside it, the threads, or the width of the processor's vectors. Both kernels
+//! (`tiles`, with any vectors, and `amx`) give the same ones.
 
 pub mod aligned;
 #[cfg(target_arch = "x86_64")]

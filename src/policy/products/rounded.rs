@@ -46,8 +46,9 @@ impl Rounded {
         &self.scales
     }
 
-    /// Where the groups lie whose numbers are summed up, what sums of products begin with: -128 times the sum, `[tiles, groups, TILE]`. For the
-    /// instruction that multiplies numbers without a sign by numbers with one, 128 is added to each weight.
+    /// Where the groups lie whose numbers are summed up, what sums of products begin with: -128 times the sum,
+    /// `[tiles, groups, TILE]`. For the instruction that multiplies numbers without a sign by numbers with one, 128 is
+    /// added to each weight.
     pub fn offsets(&self) -> Option<&[i32]> {
         self.summed.then_some(&self.sums)
     }
@@ -71,7 +72,8 @@ impl Rounded {
         (row / TILE * self.groups() + group) * TILE + row % TILE
     }
 
-    /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. The old content is forgotten.
+    /// Room for `rows` rows of `inputs` numbers, for the kernel that `isa` has for so many. The old content is
+    /// forgotten.
     pub fn resize(&mut self, isa: Isa, rows: usize, inputs: usize) {
         (self.rows, self.inputs) = (rows, inputs);
         self.summed = isa.vnni() || isa.level() == Level::Amx && rows < TILED;
@@ -81,8 +83,9 @@ impl Rounded {
         self.sums.resize(if self.summed { groups } else { 0 });
     }
 
-    /// Takes in row `row`: a group's scale is its largest distance from 0 over 127, and its numbers are divided by that and rounded to the
-    /// nearest whole number, to the even one of two. What isn't a number makes the scale none, and so the products.
+    /// Takes in row `row`: a group's scale is its largest distance from 0 over 127, and its numbers are divided by that
+    /// and rounded to the nearest whole number, to the even one of two. What isn't a number makes the scale none, and
+    /// so the products.
     #[inline(always)]
     pub fn take<V: Vector>(&mut self, row: usize, x: &[f32]) {
         for (number, x) in x.chunks(GROUP).enumerate() {

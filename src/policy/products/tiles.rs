@@ -1,7 +1,8 @@
 //! The products with vectors: one source for every width.
 //!
 //! Whole sums of some rows and panels stay in registers while a group passes. The sums of groups don't, and are fetched
-//! once a group. What is used again, few panels' weights of some groups, stays in the nearest cache while the rows pass.
+//! once a group. What is used again, few panels' weights of some groups, stays in the nearest cache while the rows
+//! pass.
 
 use super::matrix::Matrix;
 use super::rounded::Rounded;
@@ -48,8 +49,8 @@ fn tiles<V: Vector, const R: usize, const C: usize>(x: &Rounded, matrix: &Matrix
     }
 }
 
-/// The products of `R` rows from `row` on, as far as there are so many, with `C` panels from `panel` on: the first groups overwrite `y`,
-/// the others are added.
+/// The products of `R` rows from `row` on, as far as there are so many, with `C` panels from `panel` on: the first
+/// groups overwrite `y`, the others are added.
 #[inline(always)]
 fn block<V: Vector, const R: usize, const C: usize>(
     x: &Rounded,

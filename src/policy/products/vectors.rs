@@ -1,7 +1,9 @@
-//! Loops over numbers that give the same bits whatever the processor's vectors are: one source, compiled for each set of instructions.
+//! Loops over numbers that give the same bits whatever the processor's vectors are: one source, compiled for each set
+//! of instructions.
 //!
-//! A sum goes through [`LANES`] sums beside each other, which are added up in pairs at the end, so its order is the same in vectors of any
-//! width. A product and a sum are either one operation with one rounding (`mul_add`) or two, never left to the compiler.
+//! A sum goes through [`LANES`] sums beside each other, which are added up in pairs at the end, so its order is the
+//! same in vectors of any width. A product and a sum are either one operation with one rounding (`mul_add`) or two,
+//! never left to the compiler.
 
 /// Sums beside each other.
 pub const LANES: usize = 16;
@@ -34,7 +36,8 @@ pub trait Vector: Copy {
     fn half(self) -> [u16; LANES];
     /// Without their signs.
     fn magnitude(self) -> Self;
-    /// The larger of two, whose bits are compared as whole numbers: of numbers without signs the larger number, or NaN if one is NaN.
+    /// The larger of two, whose bits are compared as whole numbers: of numbers without signs the larger number, or NaN
+    /// if one is NaN.
     fn larger(self, b: Self) -> Self;
     /// Puts the lowest byte of each down: of n + [`MAGIC`] the whole number n.
     fn low_bytes(self, to: &mut [i8]);
@@ -176,8 +179,8 @@ impl Vector for Plain {
     }
 }
 
-/// Defines functions whose first argument is the [`super::isa::Isa`] that they are compiled for; in their bodies, `V` is its [`Vector`]. They may be
-/// generic in one type.
+/// Defines functions whose first argument is the [`super::isa::Isa`] that they are compiled for; in their bodies, `V`
+/// is its [`Vector`]. They may be generic in one type.
 macro_rules! vectorised {
     ($($(#[$meta:meta])* $vis:vis fn $name:ident $(<$t:ident: $bound:path>)? ($($arg:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -242,7 +245,8 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sum(lanes)
 }
 
-/// Added to a number below 2^22 it leaves the number, rounded to the nearest whole one (the even one of two), in the lowest bits.
+/// Added to a number below 2^22 it leaves the number, rounded to the nearest whole one (the even one of two), in the
+/// lowest bits.
 pub const MAGIC: f32 = 12_582_912.0;
 /// The largest number in f16.
 pub const LARGEST_HALF: f32 = 65504.0;
@@ -259,8 +263,8 @@ fn power(shifted: f32) -> f32 {
     f32::from_bits(shifted.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127) << 23)
 }
 
-/// e to the power of `x`, within 2 units of the last place (the polynomial of Cephes); of less than -87.3 what it is there, of more than 88.3
-/// likewise; NaN of NaN.
+/// e to the power of `x`, within 2 units of the last place (the polynomial of Cephes); of less than -87.3 what it is
+/// there, of more than 88.3 likewise; NaN of NaN.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     let x = if LOWEST > x { LOWEST } else { x };
@@ -295,7 +299,8 @@ mod tests {
         }
     }
 
-    /// 1 + 2^-11 is in the middle of two numbers in f16 and becomes the even one, 1; the largest is 65504, the smallest 2^-24.
+    /// 1 + 2^-11 is in the middle of two numbers in f16 and becomes the even one, 1; the largest is 65504, the smallest
+    /// 2^-24.
     #[test]
     fn f16_is_rounded_alike_everywhere() {
         let smallest = 2f32.powi(-24);

@@ -1,5 +1,5 @@
-//! Differences between the servers that generate for a model: how weights are loaded, and how tokens are asked for and answered. A serving
-//! API is a file, and a line in [`of`].
+//! Differences between the servers that generate for a model: how weights are loaded, and how tokens are asked for and
+//! answered. A serving API is a file, and a line in [`of`].
 
 use super::server::ServerError;
 use super::sglang::Sglang;
@@ -12,7 +12,8 @@ use std::path::Path;
 /// A request: the path below where the API begins, or from the server's root if it begins with `/`, and the body.
 pub type Call = (&'static str, Value);
 
-/// How such servers are spoken to. `adapter` names the adapter to compute with, none the server's own weights; an answer ends with one of the tokens `ends`.
+/// How such servers are spoken to. `adapter` names the adapter to compute with, none the server's own weights; an
+/// answer ends with one of the tokens `ends`.
 pub trait ServingApi: Send + Sync {
     /// Where the API begins, of a server at that address.
     fn base(&self, address: &str) -> String;

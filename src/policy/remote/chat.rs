@@ -6,8 +6,8 @@ use crate::policy::{Reply, Request, RowFault, Sampling, Unanswered};
 use serde_json::{json, Value};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The model's answer to a conversation. A setting that the server would else choose itself is sent as it is meant; where OpenAI's own API has no such
-/// setting and the server refuses it, only what changes something is sent.
+/// The model's answer to a conversation. A setting that the server would else choose itself is sent as it is meant;
+/// where OpenAI's own API has no such setting and the server refuses it, only what changes something is sent.
 pub fn answer(running: &RunningModel, request: &Request, sampling: &Sampling) -> Result<Reply, ServerError> {
     let mut body = json!({
         "model": running.served,
@@ -49,7 +49,8 @@ struct Extension {
     needed: bool,
 }
 
-/// The settings beyond OpenAI's API. The servers' own defaults, such as those of llama.cpp and of a model's `generation_config.json`, are switched off.
+/// The settings beyond OpenAI's API. The servers' own defaults, such as those of llama.cpp and of a model's
+/// `generation_config.json`, are switched off.
 fn extensions(running: &RunningModel, sampling: &Sampling) -> Vec<Extension> {
     let top_k = if sampling.top_k > 0 { json!(sampling.top_k) } else { json!(-1) };
     let mut all = vec![
@@ -75,8 +76,9 @@ fn names_a_setting(refusal: &str) -> bool {
     ["HTTP 400", "HTTP 422"].iter().any(|status| refusal.contains(status)) && NAMES.iter().any(|name| refusal.contains(name))
 }
 
-/// The reply: the bytes of the text. Those of a token of the server's have its log-probability on the first, and the others are certain, so
-/// that the sum is that of the text. No server reports the end token's log-probability; it counts as certain.
+/// The reply: the bytes of the text. Those of a token of the server's have its log-probability on the first, and the
+/// others are certain, so that the sum is that of the text. No server reports the end token's log-probability; it
+/// counts as certain.
 fn read(running: &RunningModel, response: &Value) -> Result<Reply, ServerError> {
     let choice = &response["choices"][0];
     let Some(text) = choice["message"]["content"].as_str() else {

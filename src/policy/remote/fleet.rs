@@ -1,5 +1,6 @@
-//! The servers of a model. The calls of a session go to one of them, which follows from the session and the servers that take part (rendezvous hashing),
-//! so that its prefix cache is met. A server that fails is left out, and its calls are asked elsewhere; it takes part again once it has proved the adapters.
+//! The servers of a model. The calls of a session go to one of them, which follows from the session and the servers
+//! that take part (rendezvous hashing), so that its prefix cache is met. A server that fails is left out, and its calls
+//! are asked elsewhere; it takes part again once it has proved the adapters.
 
 use super::api::{self, ServingApi};
 use super::job::Job;
@@ -65,8 +66,8 @@ impl Adapters {
     }
 }
 
-/// The addresses that an environment variable names in place of the pipeline's, separated by commas: a scheduler says where servers run after the
-/// pipeline was written, and again when a run is resumed.
+/// The addresses that an environment variable names in place of the pipeline's, separated by commas: a scheduler says
+/// where servers run after the pipeline was written, and again when a run is resumed.
 ///
 /// # Errors
 /// [`PolicyError::Environment`] if something in it is no address.
@@ -156,7 +157,8 @@ impl Fleet {
         Ok(adapter)
     }
 
-    /// Removes weights that won't be requested any more, also those of a process that was killed; servers unload adapters.
+    /// Removes weights that won't be requested any more, also those of a process that was killed; servers unload
+    /// adapters.
     fn take_back(self: &Arc<Fleet>, adapters: &mut Adapters, versions: &[u64], whole: bool) {
         adapters.known.retain(|version, _| versions.contains(version));
         for folder in std::fs::read_dir(&adapters.root).into_iter().flatten().flatten() {
@@ -181,8 +183,8 @@ impl Fleet {
         version.parse().ok().filter(|_| model == self.name)
     }
 
-    /// Which server answers a session: of the servers with the adapter, the one with the highest hash of both, and another than `late`
-    /// where there is one.
+    /// Which server answers a session: of the servers with the adapter, the one with the highest hash of both, and
+    /// another than `late` where there is one.
     fn place(&self, job: &Job) -> Option<usize> {
         let has = |i: &usize| self.replicas[*i].fit(&job.adapter);
         let score = |i: usize| mix(text(self.replicas[i].server.host()), job.session);
@@ -202,7 +204,8 @@ impl Fleet {
         self.pool.push(at, &others, move |at| fleet.work(at, job));
     }
 
-    /// Does a job at a server that had time for it; where that takes no part any more, or fails, elsewhere. Whether it was for that server.
+    /// Does a job at a server that had time for it; where that takes no part any more, or fails, elsewhere. Whether it
+    /// was for that server.
     fn work(self: &Arc<Fleet>, at: usize, job: Job) -> bool {
         let replica = &self.replicas[at];
         let had_its_time = job.late == Some(at) && self.place(&job) != Some(at);
@@ -255,7 +258,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until a server has the adapter of a job: `tries` looks, and as long as another call proves a server that is away.
+    /// Waits until a server has the adapter of a job: `tries` looks, and as long as another call proves a server that
+    /// is away.
     fn wait_for_one(&self, job: &Job) -> Result<(), PolicyError> {
         let mut looks = 0;
         loop {

@@ -1,11 +1,13 @@
-//! A model that a server runs, called over HTTP with OpenAI's API, as vLLM, SGLang and llama.cpp serve it. It answers, and
-//! nothing else: its weights are the server's.
+//! A model that a server runs, called over HTTP with OpenAI's API, as vLLM, SGLang and llama.cpp serve it. It answers,
+//! and nothing else: its weights are the server's.
 //!
-//! A free answer is requested as a conversation (`chat/completions`) that the server renders with its model's chat template. Choices are ranked: `completions`
-//! with `echo` says how likely the text of each is behind that of the prompt, and one is drawn in proportion. What can't be answered is a
-//! fault of its row; a server that is gone, or that doesn't support a request at all, is an error.
+//! A free answer is requested as a conversation (`chat/completions`) that the server renders with its model's chat
+//! template. Choices are ranked: `completions` with `echo` says how likely the text of each is behind that of the
+//! prompt, and one is drawn in proportion. What can't be answered is a fault of its row; a server that is gone, or that
+//! doesn't support a request at all, is an error.
 //!
-//! A model that learns here may let a server generate for it ([`GenerationServer`]): then requests and answers are tokens, and the server loads its weights.
+//! A model that learns here may let a server generate for it ([`GenerationServer`]): then requests and answers are
+//! tokens, and the server loads its weights.
 
 mod api;
 mod chat;
@@ -175,8 +177,8 @@ fn ends_as_asked(tokens: &[u32], ends: &[u32], cut: bool, stopped: bool) -> bool
     tokens.last().is_some_and(|last| cut || stopped || ends.contains(last))
 }
 
-/// What is below this no model gives to a token: a server writes such a number for one that it knows nothing of, and divided by a temperature it
-/// may be infinite.
+/// What is below this no model gives to a token: a server writes such a number for one that it knows nothing of, and
+/// divided by a temperature it may be infinite.
 const LEAST: f64 = -1e9;
 
 /// A log-probability: a number above [`LEAST`], and at most 0 up to rounding.

@@ -1,5 +1,5 @@
-//! Jobs that wait for servers, as many at a time at each as its settings say: as one ends the next one begins. A server that has nothing to do takes a job
-//! that waits for another one, so that none is idle before the last job.
+//! Jobs that wait for servers, as many at a time at each as its settings say: as one ends the next one begins. A server
+//! that has nothing to do takes a job that waits for another one, so that none is idle before the last job.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -73,7 +73,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::time::Duration;
 
-    /// 40 jobs, one of which takes as long as the others together: the others don't wait for it, and never more than four are at work.
+    /// 40 jobs, one of which takes as long as the others together: the others don't wait for it, and never more than
+    /// four are at work.
     #[test]
     fn jobs_stay_at_the_bound_until_the_last_one() {
         let (pool, now, most) = (Pool::new(1, 4), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -100,7 +101,8 @@ mod tests {
         assert!(all.recv_timeout(Duration::from_secs(10)).is_ok());
     }
 
-    /// 40 jobs for the first of two servers: the other one does about half of them, and a third that can't do any doesn't keep them.
+    /// 40 jobs for the first of two servers: the other one does about half of them, and a third that can't do any
+    /// doesn't keep them.
     #[test]
     fn a_server_with_nothing_to_do_takes_jobs_of_another() {
         let (pool, (done, all)) = (Pool::new(3, 2), unbounded());

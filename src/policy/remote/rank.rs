@@ -1,8 +1,9 @@
-//! Choices by their likelihood, by `completions` with `echo`: the server reads the prompt's text with a choice behind it, writes a token (some
-//! write without an end when asked for none), and says how likely each token of all that was.
+//! Choices by their likelihood, by `completions` with `echo`: the server reads the prompt's text with a choice behind
+//! it, writes a token (some write without an end when asked for none), and says how likely each token of all that was.
 //!
-//! A choice's score is the sum over its tokens, those of a line break that closes it with them: else the beginning of another choice would
-//! always be likelier than that. A choice is drawn with the probability exp(score / temperature) over the sum of all.
+//! A choice's score is the sum over its tokens, those of a line break that closes it with them: else the beginning of
+//! another choice would always be likelier than that. A choice is drawn with the probability exp(score / temperature)
+//! over the sum of all.
 
 use super::server::ServerError;
 use super::{logprob, Remote, RunningModel};

@@ -1,5 +1,5 @@
-//! Choices by tokens: a server says of each choice behind the prompt how likely its tokens are, and at each fork one of the tokens that may follow
-//! is drawn here by them, at the temperature that is asked for.
+//! Choices by tokens: a server says of each choice behind the prompt how likely its tokens are, and at each fork one of
+//! the tokens that may follow is drawn here by them, at the temperature that is asked for.
 
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::generate::draw;

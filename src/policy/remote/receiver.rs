@@ -1,5 +1,5 @@
-//! The receiver beside a server that shares no disk with this process (`python -m flow_train.receiver`): it receives the files of weights,
-//! and answers with their folder.
+//! The receiver beside a server that shares no disk with this process (`python -m flow_train.receiver`): it receives
+//! the files of weights, and answers with their folder.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -28,7 +28,8 @@ impl Receiver {
         Receiver { agent: config.new_agent(), address: address.trim_end_matches('/').into(), key: key.map(|key| format!("Bearer {key}")) }
     }
 
-    /// Has the files in `folder` there under that name, and returns their folder there. What is there already isn't sent again.
+    /// Has the files in `folder` there under that name, and returns their folder there. What is there already isn't
+    /// sent again.
     ///
     /// # Errors
     /// What went wrong.

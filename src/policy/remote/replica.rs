@@ -1,5 +1,6 @@
-//! One of the servers that generate for a model: whether it takes part, which adapters it has proved, and how far its log-probabilities are from the
-//! learner's. A server that takes whole weights holds one version: it is [held](Replica::hold) while a request is answered by it.
+//! One of the servers that generate for a model: whether it takes part, which adapters it has proved, and how far its
+//! log-probabilities are from the learner's. A server that takes whole weights holds one version: it is
+//! [held](Replica::hold) while a request is answered by it.
 
 use super::api::{Call, ServingApi};
 use super::receiver::Receiver;
@@ -59,7 +60,8 @@ struct ReplicaState {
     gap: Option<f64>,
     /// When it last proved something.
     proof: Option<Instant>,
-    /// A connection on which nothing is asked, opened before it took whole weights: it breaks when the server begins again.
+    /// A connection on which nothing is asked, opened before it took whole weights: it breaks when the server begins
+    /// again.
     line: Option<TcpStream>,
 }
 
@@ -141,8 +143,8 @@ impl Replica {
         }
     }
 
-    /// Keeps its weights what `adapter` asks for as long as the result lives: of whole weights it takes those first where it has others. None where it
-    /// can't, and is left out.
+    /// Keeps its weights what `adapter` asks for as long as the result lives: of whole weights it takes those first
+    /// where it has others. None where it can't, and is left out.
     pub fn hold(&self, api: &dyn ServingApi, adapter: &Adapter, probe: &[u32], max_gap: f64) -> Option<Held<'_>> {
         if !adapter.whole {
             return self.has(&adapter.name).then_some(Held { _lock: None });
@@ -176,7 +178,8 @@ impl Replica {
         state.away.is_none() && state.proved.contains(name) && open
     }
 
-    /// Has it load and prove `adapters`, and take part if it can; what it has proved isn't asked again. Of whole weights the last ones count.
+    /// Has it load and prove `adapters`, and take part if it can; what it has proved isn't asked again. Of whole
+    /// weights the last ones count.
     pub fn prove(&self, api: &dyn ServingApi, adapters: &[&Adapter], probe: &[u32], max_gap: f64) {
         let _alone = self.loading.write();
         self.proves_all(api, adapters, probe, max_gap);
@@ -222,7 +225,8 @@ impl Replica {
         let (path, body) = api.load(&adapter.name, &folder);
         match self.server.tell(path, &body) {
             Ok(()) => {}
-            // By another process of this run, or before this one was resumed: the proof says whether it is this adapter.
+            // By another process of this run, or before this one was resumed: the proof says whether it is this
+            // adapter.
             Err(ServerError::Row(RowFault::Unanswered { cause: Unanswered::Refused, what })) if api.loaded_already(&what) => {}
             Err(ServerError::Gone(what)) => return Err(gone(what)),
             Err(ServerError::Row(fault @ RowFault::Unanswered { cause: Unanswered::Late, .. })) => return Err(gone(fault.to_string())),
@@ -262,8 +266,9 @@ impl Replica {
         self.receiver.iter().for_each(|receiver| receiver.remove(name));
     }
 
-    /// What a failure of a request that was sent at `sent` says of it. One that it refuses has it prove itself again at once: it may have begun
-    /// again, and have no adapters any more. Where a request found it gone or late it is left out unless it says that it is well.
+    /// What a failure of a request that was sent at `sent` says of it. One that it refuses has it prove itself again at
+    /// once: it may have begun again, and have no adapters any more. Where a request found it gone or late it is left
+    /// out unless it says that it is well.
     pub fn failed(&self, failure: &FailedAttempt, sent: Instant) {
         // What it was before its last proof tells nothing.
         if !self.present() || self.state.lock().proof.is_some_and(|proof| proof > sent) {

@@ -1,6 +1,7 @@
-//! Servers that generate for a model which learns here: they hold the same base, and load the weights of each version that is asked for. Each adapter
-//! has a name of its own, which the requests then give; whole weights take the place of a server's own, which holds one version at a time. How servers
-//! are chosen, left out and asked back is the [`Fleet`]'s.
+//! Servers that generate for a model which learns here: they hold the same base, and load the weights of each version
+//! that is asked for. Each adapter has a name of its own, which the requests then give; whole weights take the place of
+//! a server's own, which holds one version at a time. How servers are chosen, left out and asked back is the
+//! [`Fleet`]'s.
 
 use super::fleet::{Adapters, Fleet};
 use super::job::{Job, Question};
@@ -24,8 +25,8 @@ pub struct ExportedWeights {
     pub whole: bool,
 }
 
-/// The parts of a ready version: the weights that were written into a folder, and the learner's log-probabilities of a prompt from its
-/// second token on.
+/// The parts of a ready version: the weights that were written into a folder, and the learner's log-probabilities of a
+/// prompt from its second token on.
 pub type Exported = (ExportedWeights, Vec<f32>);
 
 /// The servers of a model.
@@ -58,19 +59,21 @@ impl GenerationServer {
         self.fleet.replicas.iter().for_each(Replica::forget);
     }
 
-    /// Figures of the servers that take part: how far each is from the learner, as the mean difference of log-probabilities in nats (`gap_HOST:PORT`), and
-    /// the seconds that it took until all had the newest adapter, or the newest whole weights (`adapter_seconds`).
+    /// Figures of the servers that take part: how far each is from the learner, as the mean difference of
+    /// log-probabilities in nats (`gap_HOST:PORT`), and the seconds that it took until all had the newest adapter, or
+    /// the newest whole weights (`adapter_seconds`).
     pub fn figures(&self) -> Vec<(String, f64)> {
         let replicas = self.fleet.replicas.iter().filter(|replica| replica.present());
         let gaps = replicas.filter_map(|replica| Some((format!("gap_{}", replica.server.host()), replica.gap()?)));
         gaps.chain(self.fleet.adapters.lock().seconds.map(|seconds| ("adapter_seconds".into(), seconds))).collect()
     }
 
-    /// Answers `requests` with the weights of `version`, which `lend` writes into a folder, and weighs a prompt with, where the servers don't have them
-    /// yet: one reply a request, in order.
+    /// Answers `requests` with the weights of `version`, which `lend` writes into a folder, and weighs a prompt with,
+    /// where the servers don't have them yet: one reply a request, in order.
     ///
     /// # Errors
-    /// [`PolicyError::Row`] if the model can't read a request; if no server takes part any more: what is wrong with each.
+    /// [`PolicyError::Row`] if the model can't read a request; if no server takes part any more: what is wrong with
+    /// each.
     pub fn answer(
         &self,
         version: u64,

@@ -122,7 +122,8 @@ impl Server {
         address.split('/').next().unwrap_or(address)
     }
 
-    /// A connection on which nothing is asked, and on which reading never waits: once it is broken, the server isn't the one that it was.
+    /// A connection on which nothing is asked, and on which reading never waits: once it is broken, the server isn't
+    /// the one that it was.
     ///
     /// # Errors
     /// What is wrong, if it can't be reached.

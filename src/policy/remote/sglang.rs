@@ -1,4 +1,5 @@
-//! SGLang's own API: `/generate`, which takes tokens and says which were sampled and how likely they were at the sampling temperature.
+//! SGLang's own API: `/generate`, which takes tokens and says which were sampled and how likely they were at the
+//! sampling temperature.
 
 use super::api::{logprobs, Call, ServingApi, WrittenAnswer};
 use super::server::ServerError;

@@ -3,7 +3,8 @@
 use crate::policy::{PolicyError, Reply, RowFault};
 use crossbeam_channel::Sender;
 
-/// The outcome of a request: a reply, a fault of its row, or what ends the run. It comes with the number that the request was given.
+/// The outcome of a request: a reply, a fault of its row, or what ends the run. It comes with the number that the
+/// request was given.
 pub type Answered = (usize, Result<Result<Reply, RowFault>, PolicyError>);
 
 pub struct Ticket {

@@ -1,4 +1,5 @@
-//! vLLM's API: `completions`, where prompts are tokens and answers come back as the tokens that were sampled, and adapters that are loaded at run time.
+//! vLLM's API: `completions`, where prompts are tokens and answers come back as the tokens that were sampled, and
+//! adapters that are loaded at run time.
 
 use super::api::{logprobs, Call, ServingApi, WrittenAnswer};
 use super::logprob;

@@ -73,7 +73,8 @@ fn a_critic_learns_what_to_expect_before_each_token() {
     let expected = rows.iter().zip(&values).map(square).sum::<f64>() / 2.0 / tokens as f64;
     let report = policy.update("critic", rows.clone(), &UpdateSettings { lr: 0.0, ..learn() }).unwrap();
     assert!((report.loss - expected).abs() < 1e-6, "{} and {expected}", report.loss);
-    // A token's value is that of the prompt that ends there: the response goes on from it, and later tokens change nothing.
+    // A token's value is that of the prompt that ends there: the response goes on from it, and later tokens change
+    // nothing.
     for (row, values) in rows.iter().zip(&values).take(16) {
         let prompts =
             (0..values.len()).map(|token| Example { prompt: [&row.prompt[..], &row.response[..token]].concat(), ..Default::default() });
@@ -157,7 +158,8 @@ fn a_critic_is_saved_and_can_begin_as_a_policy() {
     let begun = load(&actor, Some(Head::Value)).unwrap();
     assert_eq!(begun.parameters("model").unwrap(), policy.parameters("critic").unwrap());
     assert!(begun.values("model", 0, rows.clone()).unwrap().iter().all(|v| *v == [0.0]));
-    // The blocks are the policy's: with one step of the head alone, the value is that head times the policy's final state.
+    // The blocks are the policy's: with one step of the head alone, the value is that head times the policy's final
+    // state.
     begun.update("model", rows.clone(), &learn()).unwrap();
     let fresh = load(&actor, Some(Head::Value)).unwrap();
     fresh.update("model", rows.clone(), &learn()).unwrap();

@@ -1,4 +1,5 @@
-//! Distillation: towards another model, behind another prompt, weighed by a column, and towards a mean of the model's own versions.
+//! Distillation: towards another model, behind another prompt, weighed by a column, and towards a mean of the model's
+//! own versions.
 
 use super::{examples, requests, sampling, start, weights};
 use crate::policy::*;
@@ -34,8 +35,8 @@ fn a_policy_becomes_its_teacher() {
     }
 }
 
-/// Without another model the teacher is the model as it began: behind the same prompt there is nothing to learn, behind another there is. A row that
-/// was held to one answer has no other.
+/// Without another model the teacher is the model as it began: behind the same prompt there is nothing to learn, behind
+/// another there is. A row that was held to one answer has no other.
 #[test]
 fn a_teacher_reads_its_own_prompt() {
     let (policy, rows) = acted(24);
@@ -55,7 +56,8 @@ fn a_teacher_reads_its_own_prompt() {
     assert!(error.contains("5000"), "{error}");
 }
 
-/// Weights of a column: 0 learns nothing, and means still count the token. The gradient is that of the other rows, in their share.
+/// Weights of a column: 0 learns nothing, and means still count the token. The gradient is that of the other rows, in
+/// their share.
 #[test]
 fn tokens_are_weighed_by_a_column() {
     for objective in [Objective::Distill, Objective::Sft] {
@@ -79,8 +81,9 @@ fn tokens_are_weighed_by_a_column() {
     }
 }
 
-/// Weights `w` after each update, and a mean that begins as the model did: m1 = 0.9 w0 + 0.1 w1, m2 = 0.9 m1 + 0.1 w2. It is what the divergence is from, it is
-/// saved with a version, and a run that was stopped goes on with it. Without it the next update is another one.
+/// Weights `w` after each update, and a mean that begins as the model did: m1 = 0.9 w0 + 0.1 w1, m2 = 0.9 m1 + 0.1 w2.
+/// It is what the divergence is from, it is saved with a version, and a run that was stopped goes on with it. Without
+/// it the next update is another one.
 #[test]
 fn a_reference_follows_the_model() {
     let folder = tempfile::tempdir().unwrap();

@@ -77,7 +77,8 @@ fn encoders_that_can_not_be_used_are_named() {
     assert!(error_after(&|folder| fs::write(folder.join("model.safetensors"), [0; 9]).unwrap()).contains("model.safetensors"));
 }
 
-/// MiniLM from the folder that `FLOW_MINILM` names, against what `make parity-models` found in the same folder (`FLOW_GOLDEN`).
+/// MiniLM from the folder that `FLOW_MINILM` names, against what `make parity-models` found in the same folder
+/// (`FLOW_GOLDEN`).
 #[test]
 #[ignore = "needs a file of 91 MB"]
 fn minilm_from_its_package() {
@@ -90,7 +91,8 @@ fn minilm_from_its_package() {
 #[test]
 fn an_encoder_is_described_without_its_weights() {
     let description = EncoderDescription::read(&folder("encoder")).unwrap().unwrap();
-    // Words, places and kinds and their norm; two blocks of four square matrices, two of 24 by 40, and two norms, all with biases.
+    // Words, places and kinds and their norm; two blocks of four square matrices, two of 24 by 40, and two norms, all
+    // with biases.
     let block = 4 * (24 * 24 + 24) + 2 * 24 * 40 + 40 + 24 + 2 * 48;
     assert_eq!(description.parameters, (91 + 64 + 2) * 24 + 48 + 2 * block);
     assert_eq!((description.vocab, description.width), (91, 24));

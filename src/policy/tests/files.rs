@@ -1,5 +1,5 @@
-//! What is read in the files of published models, against what `transformers` reads there: tests/golden/files.json, which
-//! scripts/parity_files.py makes.
+//! What is read in the files of published models, against what `transformers` reads there: tests/golden/files.json,
+//! which scripts/parity_files.py makes.
 
 use super::parity::folder;
 use crate::policy::model::config::{DecoderConfig, OutputHead};
@@ -111,8 +111,8 @@ fn chat_templates_are_rendered_as_transformers_renders_them() {
     assert!(apart.is_empty() && alike > 150, "{alike} alike; apart:\n{}", apart.join("\n"));
 }
 
-/// A text of a base model, whose files have no chat template, has the tokens that `transformers` gives it, opening tokens first, without
-/// closing ones.
+/// A text of a base model, whose files have no chat template, has the tokens that `transformers` gives it, opening
+/// tokens first, without closing ones.
 #[test]
 fn tokenizers_open_a_text_and_name_tokens_as_transformers_does() {
     let golden = golden();
@@ -162,7 +162,8 @@ fn start(path: &Path, more: Value) -> Policy {
     Policy::start(&BTreeMap::from([("actor".to_string(), settings)]), &[], 3, 1).unwrap()
 }
 
-/// A configuration that ties the output to the embedding, beside an output matrix of zeros: every token is equally likely by that one.
+/// A configuration that ties the output to the embedding, beside an output matrix of zeros: every token is equally
+/// likely by that one.
 #[test]
 fn an_output_matrix_that_differs_is_not_tied() {
     let zeros = changed(|tensors, _| {

@@ -116,8 +116,8 @@ fn what_cannot_be_rounded_is_refused_in_words() {
     assert!(refused(bare).contains("say `lora` or `adapter`"));
 }
 
-/// A model that is trained whole and acts rounded: near the learning one, the same on any number of threads and in any company, and rounded
-/// anew for each version.
+/// A model that is trained whole and acts rounded: near the learning one, the same on any number of threads and in any
+/// company, and rounded anew for each version.
 #[test]
 fn what_acts_is_rounded_and_what_learns_is_not() {
     acts(Act::Int8, 1e-4, 0.3);

@@ -1,4 +1,5 @@
-//! The policy as a whole: what is recorded is what is recomputed, nothing depends on neighbours, and what is saved comes back.
+//! The policy as a whole: what is recorded is what is recomputed, nothing depends on neighbours, and what is saved
+//! comes back.
 
 mod bf16;
 mod broken;
@@ -33,7 +34,8 @@ pub fn start(threads: usize) -> Policy {
     Policy::start(&models, &[], 3, threads).unwrap()
 }
 
-/// Requests of many lengths: free ones, ones held to single tokens, and ones held to longer answers that share beginnings.
+/// Requests of many lengths: free ones, ones held to single tokens, and ones held to longer answers that share
+/// beginnings.
 pub fn requests(count: usize) -> Vec<Request> {
     let mut random = Random::new(1);
     let request = |i: usize| {

@@ -128,7 +128,8 @@ fn ten_conversations_are_those_of_apply_chat_template() {
     assert!(refused.to_string().contains("no such role: tool"), "{refused}");
 }
 
-/// What is read next is what the template makes of the whole conversation, whether the answer closed itself or was cut off.
+/// What is read next is what the template makes of the whole conversation, whether the answer closed itself or was cut
+/// off.
 #[test]
 fn a_conversation_goes_on_as_the_template_writes_it() {
     let tokenizer = load("qwen3").tokenizer;
@@ -143,7 +144,8 @@ fn a_conversation_goes_on_as_the_template_writes_it() {
     assert_eq!(tokenizer.follow(&first, &closed, "Take it.").unwrap(), whole);
 }
 
-/// A published model learns like any other, and is saved as a folder that it can be loaded from again, by others as well.
+/// A published model learns like any other, and is saved as a folder that it can be loaded from again, by others as
+/// well.
 #[test]
 fn a_published_model_learns_and_is_saved_as_it_came() {
     let temporary = tempfile::tempdir().unwrap();
@@ -174,7 +176,8 @@ fn a_published_model_learns_and_is_saved_as_it_came() {
     assert_eq!(values(&saved.moments.first).len(), saved.flat.numel());
 }
 
-/// SmolLM2-135M from the GGUF file that `FLOW_SMOLLM2` names, against what `make parity-models` found in the same file (`FLOW_GOLDEN`).
+/// SmolLM2-135M from the GGUF file that `FLOW_SMOLLM2` names, against what `make parity-models` found in the same file
+/// (`FLOW_GOLDEN`).
 #[test]
 #[ignore = "needs a file of 98 MB"]
 fn smollm2_from_gguf() {

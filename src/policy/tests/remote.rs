@@ -32,7 +32,8 @@ fn cause(reply: &Result<Reply, RowFault>) -> (Unanswered, String) {
     }
 }
 
-/// What is asked has the form of OpenAI's API, and the answer's bytes have the log-probabilities of the server's tokens.
+/// What is asked has the form of OpenAI's API, and the answer's bytes have the log-probabilities of the server's
+/// tokens.
 #[test]
 fn a_server_answers_as_a_model_here_would() {
     let server = Server::start(|_, _, _| Said::ok(spoken(&[("<action>", -0.5), ("up", -1.0)], "stop")));
@@ -58,7 +59,8 @@ fn a_server_answers_as_a_model_here_would() {
     assert!(matches!(policy.update("actor", vec![], &UpdateSettings::default()), Err(PolicyError::NoModel(_))));
 }
 
-/// OpenAI's own API refuses settings that it doesn't have: neutral ones are left out from then on, and any other is refused for good.
+/// OpenAI's own API refuses settings that it doesn't have: neutral ones are left out from then on, and any other is
+/// refused for good.
 #[test]
 fn a_strict_server_is_sent_what_it_knows() {
     let server = Server::start(|_, _, body| match ["repetition_penalty", "min_p"].iter().find(|name| !body[**name].is_null()) {
@@ -148,7 +150,8 @@ fn the_key_is_sent_and_must_be_there() {
     assert!(error.contains("`NO_SUCH_KEY_OF_FLOW`"), "{error}");
 }
 
-/// exp(score / temperature) over the sum: the score of a choice is that of its characters and of the line break that closes it.
+/// exp(score / temperature) over the sum: the score of a choice is that of its characters and of the line break that
+/// closes it.
 #[test]
 fn choices_are_drawn_by_their_likelihood() {
     let score = |c: char| if c == 'u' { -0.5 } else { -1.0 };

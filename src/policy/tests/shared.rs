@@ -142,8 +142,8 @@ fn a_critic_with_an_adapter_answers_what_it_learns() {
     }
 }
 
-/// A critic's gradient by the engine is that of libtorch, up to the rounding of the base: after one step of each the two expect about the
-/// same.
+/// A critic's gradient by the engine is that of libtorch, up to the rounding of the base: after one step of each the
+/// two expect about the same.
 #[test]
 fn a_critic_learns_the_same_on_a_rounded_base() {
     let temporary = tempfile::tempdir().unwrap();
@@ -187,7 +187,8 @@ fn saved_gone_on_with_and_loaded_whole() {
     assert!(critic.values() && !critic.architecture.sizes().value, "the head is the adapter's");
 }
 
-/// The head of a critic that was trained whole is gone on from, also where an adapter learns the rest and the base is rounded.
+/// The head of a critic that was trained whole is gone on from, also where an adapter learns the rest and the base is
+/// rounded.
 #[test]
 fn the_head_of_a_saved_critic_is_learnt_on() {
     let temporary = tempfile::tempdir().unwrap();

@@ -5,8 +5,8 @@ use crate::policy::*;
 use crate::seed::Random;
 use proptest::prelude::*;
 
-/// Settings of every kind. The step is linear in the gradient (AdamW with an eps that drowns its second moment), so that weights can be
-/// compared: an Adam step near a gradient of 0 turns on its last bit.
+/// Settings of every kind. The step is linear in the gradient (AdamW with an eps that drowns its second moment), so
+/// that weights can be compared: an Adam step near a gradient of 0 turns on its last bit.
 fn settings() -> impl Strategy<Value = UpdateSettings> {
     use Aggregation::*;
     let aggregation = prop_oneof![Just(TokenMean), Just(SeqMeanTokenSum), Just(SeqMeanTokenMean), Just(SeqMeanTokenSumNorm)];

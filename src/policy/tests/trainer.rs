@@ -21,7 +21,8 @@ fn start(model: ModelSettings) -> Policy {
     Policy::start(&BTreeMap::from([("actor".to_string(), model)]), &[], 3, 1).unwrap()
 }
 
-/// Rows that the model wrote: free ones at two temperatures, ones held to choices, prompts that begin alike, advantages of a row and of each token.
+/// Rows that the model wrote: free ones at two temperatures, ones held to choices, prompts that begin alike, advantages
+/// of a row and of each token.
 fn rows(policy: &Policy) -> Vec<Example> {
     let end = policy.tokenizer("actor").unwrap().end();
     let mut random = Random::new(5);
@@ -172,7 +173,8 @@ fn a_trainer_learns_what_libtorch_learns() {
     }
 }
 
-/// A critic's values before and after two updates, whole and by an adapter, on one rank and on two; and the same from the files that the trainer saved.
+/// A critic's values before and after two updates, whole and by an adapter, on one rank and on two; and the same from
+/// the files that the trainer saved.
 #[test]
 #[ignore = "needs PyTorch, transformers and peft: make train-parity"]
 fn a_critic_in_a_trainer_values_what_libtorch_values() {

@@ -93,8 +93,8 @@ fn a_masked_token_leaves_the_others_of_its_row() {
     assert_eq!(report.rows[0].used, RowUse::MaskedLowProbability, "tokens that were forced teach nothing");
 }
 
-/// EMPO2, Eq. 2: the indicator masks the policy's term alone. Of the four tokens of the row above the second one is at a third: by 0.4 its
-/// ratio is left out of the sum, which is divided by all four; the divergence counts it.
+/// EMPO2, Eq. 2: the indicator masks the policy's term alone. Of the four tokens of the row above the second one is at
+/// a third: by 0.4 its ratio is left out of the sum, which is divided by all four; the divergence counts it.
 #[test]
 fn by_the_paper_a_mask_is_of_the_policy_term_alone() {
     let choices = vec![vec![50, 100, END], vec![50, 101, 7, END], vec![50, 101, END], vec![50, END]];
@@ -126,7 +126,8 @@ fn by_the_paper_a_mask_is_of_the_policy_term_alone() {
     assert_eq!(report.rows[0].used, RowUse::MaskedLowProbability, "forced tokens teach nothing");
 }
 
-/// A trajectory of one turn and one of three, each of one token with the ratio 1: by token_mean all weigh 1/4, by trajectory 1/2 and 1/6.
+/// A trajectory of one turn and one of three, each of one token with the ratio 1: by token_mean all weigh 1/4, by
+/// trajectory 1/2 and 1/6.
 #[test]
 fn trajectories_of_different_lengths_count_alike() {
     let (policy, rows) = acted(8);
@@ -174,7 +175,8 @@ fn a_reference_stays_what_it_was() {
     assert_eq!(policy.reference_logprobs("actor", Some("other"), rows, Some(0.7)).unwrap(), other);
 }
 
-/// After the forced 50 come 100, 101 or the end; after 101 come 7 or the end; after 7 the end is forced: of four tokens two are chosen.
+/// After the forced 50 come 100, 101 or the end; after 101 come 7 or the end; after 7 the end is forced: of four tokens
+/// two are chosen.
 #[test]
 fn forced_tokens_count_where_they_are_said_to() {
     let choices = vec![vec![50, 100, END], vec![50, 101, 7, END], vec![50, 101, END], vec![50, END]];
@@ -230,7 +232,8 @@ fn a_policy_that_went_astray_is_not_updated() {
     let before = weights(&policy);
     for mask_below in [None, Some(0.5)] {
         let settings = UpdateSettings { mask_below, mask_from: MaskFrom::Start, ..Default::default() };
-        // What is the first that isn't a number is up to the kernels of attention: they may make impossible tokens of it instead.
+        // What is the first that isn't a number is up to the kernels of attention: they may make impossible tokens of
+        // it instead.
         match policy.update("actor", rows.clone(), &settings) {
             Err(error) => assert!(matches!(&error, PolicyError::NotFinite { rows, .. } if !rows.is_empty()), "{error}"),
             Ok(report) => assert!(mask_below.is_some() && used(&report, RowUse::MaskedLowProbability).len() == rows.len()),
@@ -239,7 +242,8 @@ fn a_policy_that_went_astray_is_not_updated() {
     assert!(weights(&policy) == before && policy.versions("actor").unwrap() == [0, 1]);
 }
 
-/// The gradients are numbers, so it is the step that fails, and no row is named. With an epsilon of 0 a step would divide 0 by 0.
+/// The gradients are numbers, so it is the step that fails, and no row is named. With an epsilon of 0 a step would
+/// divide 0 by 0.
 #[test]
 fn a_step_that_makes_no_numbers_is_not_blamed_on_rows() {
     let (policy, rows) = acted(4);
@@ -352,7 +356,8 @@ fn a_long_update_makes_room_for_readers() {
     assert!(weights(&policy) == weights(&alone));
 }
 
-/// So many times the mean entropy is taken off the loss; its gradient alone, where all advantages are 0, makes the next draws less certain.
+/// So many times the mean entropy is taken off the loss; its gradient alone, where all advantages are 0, makes the next
+/// draws less certain.
 #[test]
 fn an_entropy_bonus_is_taken_off_the_loss() {
     let settings = UpdateSettings { lr: 3e-3, ..Default::default() };

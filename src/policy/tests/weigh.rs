@@ -23,7 +23,8 @@ fn policy() -> Policy {
     policy
 }
 
-/// Some prompts (two begin alike), with lists of choices that begin alike, end within one another, stand alone or come twice.
+/// Some prompts (two begin alike), with lists of choices that begin alike, end within one another, stand alone or come
+/// twice.
 fn requests(count: usize) -> Vec<Request> {
     let mut random = Random::new(4);
     let mut more = |n: usize| (0..n).map(|_| 60 + random.below(3) as u32).collect::<Vec<_>>();

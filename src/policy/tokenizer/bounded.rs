@@ -1,4 +1,5 @@
-//! A `tokenizer.json` as the library `tokenizers` reads it, within bounds: a text grows by a known factor at most, and takes seconds at most.
+//! A `tokenizer.json` as the library `tokenizers` reads it, within bounds: a text grows by a known factor at most, and
+//! takes seconds at most.
 
 use super::growth;
 use crate::limit::limited;

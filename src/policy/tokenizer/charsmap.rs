@@ -1,5 +1,6 @@
-//! SentencePiece's table of replaced characters, as a `tokenizer.json` has it in base64: the bytes of a trie, and behind them the texts that its
-//! leaves point to, each closed by a zero. The library that reads it trusts every number in it.
+//! SentencePiece's table of replaced characters, as a `tokenizer.json` has it in base64: the bytes of a trie, and
+//! behind them the texts that its leaves point to, each closed by a zero. The library that reads it trusts every number
+//! in it.
 //!
 //! The trie is a double array of 32-bit units (Yata et al. 2007): a node's children lie at its place XOR their byte.
 

@@ -29,7 +29,8 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The template `text`, called `name` in messages, and the special tokens by the names that templates know them under.
+    /// The template `text`, called `name` in messages, and the special tokens by the names that templates know them
+    /// under.
     ///
     /// # Errors
     /// If it isn't a template: the fault and its line.
@@ -61,7 +62,8 @@ impl ChatTemplate {
         self.rendered(messages.iter().map(to_value).collect(), Value::from(()), true)
     }
 
-    /// The text of these messages and tools, each as JSON in the form of chat completions; with `open` the opening of the next answer follows.
+    /// The text of these messages and tools, each as JSON in the form of chat completions; with `open` the opening of
+    /// the next answer follows.
     ///
     /// # Errors
     /// What the template says against them.
@@ -86,7 +88,8 @@ impl ChatTemplate {
     }
 }
 
-/// The template without the marks around what a model said, `{% generation %}`, which trainers put there. What they enclose is a scope of its own.
+/// The template without the marks around what a model said, `{% generation %}`, which trainers put there. What they
+/// enclose is a scope of its own.
 fn without_marks(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
     let mut rest = text;
@@ -103,8 +106,8 @@ fn without_marks(text: &str) -> String {
     made + rest
 }
 
-/// The day in the form that a template asks for. What a prompt says must not depend on the day, so it is always Friday, 26 July 2024, at
-/// midnight: the day that Llama's templates name where there is no other.
+/// The day in the form that a template asks for. What a prompt says must not depend on the day, so it is always Friday,
+/// 26 July 2024, at midnight: the day that Llama's templates name where there is no other.
 fn day(format: &str) -> String {
     let mut text = String::new();
     let mut rest = format.chars();
@@ -187,7 +190,8 @@ fn json(value: Value, options: Kwargs) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Custom texts between values and after keys, on lines of their own where `pretty` is given, and if `ascii` no other letters.
+/// Custom texts between values and after keys, on lines of their own where `pretty` is given, and if `ascii` no other
+/// letters.
 struct PythonFormatter<'a> {
     pretty: Option<PrettyFormatter<'a>>,
     separators: [String; 2],

@@ -1,5 +1,6 @@
-//! Conversations for a model that a server runs, whose own tokens aren't known here: the bytes of the messages, and before each message a
-//! token for its role. So rows have a prompt and a response like those of any model, and read back as text.
+//! Conversations for a model that a server runs, whose own tokens aren't known here: the bytes of the messages, and
+//! before each message a token for its role. So rows have a prompt and a response like those of any model, and read
+//! back as text.
 
 use super::chat::Message;
 use super::words::WordVocabulary;

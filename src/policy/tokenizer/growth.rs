@@ -1,9 +1,11 @@
-//! How much longer a tokenizer's normalizers may make a text: a file from anywhere could turn each letter into a billion.
+//! How much longer a tokenizer's normalizers may make a text: a file from anywhere could turn each letter into a
+//! billion.
 
 use super::charsmap;
 use serde_json::Value;
 
-/// How many bytes may come of one. Normalizers of published models make a few: a space becomes the three of `\u{2581}`, a ligature its letters.
+/// How many bytes may come of one. Normalizers of published models make a few: a space becomes the three of `\u{2581}`,
+/// a ligature its letters.
 const MOST: usize = 256;
 
 /// How many bytes the normalizers of a `tokenizer.json` may make of one.
@@ -25,7 +27,8 @@ pub(super) fn factor(file: &Value) -> Result<usize, String> {
     Ok(factor)
 }
 
-/// Multiplies `factor` by the growth that the steps under `step` allow. Old files leave out the type of a step, so that its fields count.
+/// Multiplies `factor` by the growth that the steps under `step` allow. Old files leave out the type of a step, so that
+/// its fields count.
 fn grow(step: &Value, factor: &mut usize) -> Result<(), String> {
     let fields = match step {
         Value::Array(steps) => return steps.iter().try_for_each(|step| grow(step, factor)),

@@ -1,4 +1,5 @@
-//! Text to tokens and back: a vocabulary of words and bytes, the one that a published model came with, or bytes for one that a server runs.
+//! Text to tokens and back: a vocabulary of words and bytes, the one that a published model came with, or bytes for one
+//! that a server runs.
 
 mod bounded;
 mod charsmap;
@@ -48,8 +49,8 @@ enum Vocabulary {
 }
 
 impl Tokenizer {
-    /// A vocabulary of `words` in their order, and of bytes. Empty words, repeated ones and single bytes (which are tokens anyway) are
-    /// left out.
+    /// A vocabulary of `words` in their order, and of bytes. Empty words, repeated ones and single bytes (which are
+    /// tokens anyway) are left out.
     pub fn new(words: &[String]) -> Tokenizer {
         Tokenizer { kind: Vocabulary::Words(WordVocabulary::new(words)), ends: vec![END] }
     }
@@ -59,7 +60,8 @@ impl Tokenizer {
         Tokenizer::new(&[])
     }
 
-    /// The stand-in for the vocabulary of a model that a server runs: bytes, and tokens for the roles of a conversation.
+    /// The stand-in for the vocabulary of a model that a server runs: bytes, and tokens for the roles of a
+    /// conversation.
     pub(super) fn chat_bytes() -> Tokenizer {
         Tokenizer { kind: Vocabulary::Chat(ChatVocabulary::new()), ends: vec![END] }
     }
@@ -72,8 +74,8 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer of a published model, of the contents of those of [`FILES`] that there are, by name, and of its `config.json`.
-    /// `place` is what errors name as the files' folder.
+    /// The tokenizer of a published model, of the contents of those of [`FILES`] that there are, by name, and of its
+    /// `config.json`. `place` is what errors name as the files' folder.
     ///
     /// # Errors
     /// Names the file that is missing or can't be read.
@@ -109,8 +111,8 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens that a model is asked `text` with: the turn of a user and the opening of the answer where the model has a chat
-    /// template, the text itself where it has none.
+    /// The tokens that a model is asked `text` with: the turn of a user and the opening of the answer where the model
+    /// has a chat template, the text itself where it has none.
     ///
     /// # Errors
     /// If the template refuses.
@@ -118,8 +120,8 @@ impl Tokenizer {
         self.chat(&[Message { role: "user".into(), content: text.into() }])
     }
 
-    /// The tokens of a conversation with the opening of the next answer, by the chat template; of the messages' texts where there is
-    /// no template.
+    /// The tokens of a conversation with the opening of the next answer, by the chat template; of the messages' texts
+    /// where there is no template.
     ///
     /// # Errors
     /// If the template refuses.
@@ -131,8 +133,8 @@ impl Tokenizer {
         }
     }
 
-    /// Whether the chat template takes the messages of an agent: a user's, with `system` after a system message, and with `conversation` more of them
-    /// after an answer.
+    /// Whether the chat template takes the messages of an agent: a user's, with `system` after a system message, and
+    /// with `conversation` more of them after an answer.
     ///
     /// # Errors
     /// What the template says against them.
@@ -146,8 +148,8 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The tokens that a conversation goes on with: the tokens read, the answer as it was sampled, and `text` as the user's next turn, with
-    /// the opening of the next answer.
+    /// The tokens that a conversation goes on with: the tokens read, the answer as it was sampled, and `text` as the
+    /// user's next turn, with the opening of the next answer.
     ///
     /// # Errors
     /// If the template refuses.
@@ -168,8 +170,9 @@ impl Tokenizer {
         Ok([read, answer, &next].concat())
     }
 
-    /// The tokens of a conversation with tools, each message and tool as JSON in the form of chat completions, with the opening of the next answer.
-    /// A model of words reads the messages' texts alone, and a model that a server runs reads the messages without the tools.
+    /// The tokens of a conversation with tools, each message and tool as JSON in the form of chat completions, with the
+    /// opening of the next answer. A model of words reads the messages' texts alone, and a model that a server runs
+    /// reads the messages without the tools.
     ///
     /// # Errors
     /// If the template refuses.
@@ -185,9 +188,10 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens that a conversation goes on with: the tokens read, the answer as it was sampled, which is the message `answer`, and the
-    /// messages after it, with the opening of the next answer. None where the template now writes the earlier messages differently, so that
-    /// nothing but the whole conversation, encoded again, is what the template means.
+    /// The tokens that a conversation goes on with: the tokens read, the answer as it was sampled, which is the message
+    /// `answer`, and the messages after it, with the opening of the next answer. None where the template now writes the
+    /// earlier messages differently, so that nothing but the whole conversation, encoded again, is what the template
+    /// means.
     ///
     /// # Errors
     /// As of [`Tokenizer::converse`].
@@ -216,7 +220,8 @@ impl Tokenizer {
         &next[usize::from(closed)..]
     }
 
-    /// The text of `tokens`. Tokens that aren't text are nothing; bytes that make no character show as the replacement character.
+    /// The text of `tokens`. Tokens that aren't text are nothing; bytes that make no character show as the replacement
+    /// character.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match &self.kind {
             Vocabulary::Words(words) => words.decode(tokens),

@@ -120,7 +120,8 @@ impl PublishedTokenizer {
         }
     }
 
-    /// The tokens between an answer and the one after it: the close of the first, the user's turn, and the opening of the second.
+    /// The tokens between an answer and the one after it: the close of the first, the user's turn, and the opening of
+    /// the second.
     pub fn next(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
         let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
         let Some(template) = &self.template else { return self.encoded(text) };
@@ -140,8 +141,8 @@ impl PublishedTokenizer {
         }
     }
 
-    /// The tokens that follow the answer at `answer` among the messages, up to the opening of the next one; none where the template writes
-    /// earlier messages differently when more follow.
+    /// The tokens that follow the answer at `answer` among the messages, up to the opening of the next one; none where
+    /// the template writes earlier messages differently when more follow.
     pub fn going_on(&self, messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>, PolicyError> {
         let Some(template) = &self.template else {
             let texts: String = messages[answer + 1..].iter().map(content).collect();

@@ -1,4 +1,5 @@
-//! Text to tokens and back: greedy longest match over a list of words, with every byte as a token of its own for the rest.
+//! Text to tokens and back: greedy longest match over a list of words, with every byte as a token of its own for the
+//! rest.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ pub struct WordVocabulary {
 }
 
 impl WordVocabulary {
-    /// A vocabulary of `words` in their order. Empty words, repeated ones and single bytes (which are tokens anyway) are left out.
+    /// A vocabulary of `words` in their order. Empty words, repeated ones and single bytes (which are tokens anyway)
+    /// are left out.
     pub fn new(words: &[String]) -> Self {
         let mut unique: Vec<String> = Vec::new();
         let mut known = std::collections::BTreeSet::new();
@@ -51,7 +53,8 @@ impl WordVocabulary {
         tokens
     }
 
-    /// The text of `tokens`. Padding, end and unknown tokens are nothing; bytes that make no character show as the replacement character.
+    /// The text of `tokens`. Padding, end and unknown tokens are nothing; bytes that make no character show as the
+    /// replacement character.
     pub fn decode(&self, tokens: &[u32]) -> String {
         let mut bytes = Vec::with_capacity(tokens.len());
         for &token in tokens {

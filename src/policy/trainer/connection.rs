@@ -1,5 +1,5 @@
-//! The connection to rank 0 of a trainer: a request and its answer at a time, each a line of JSON and, where it says `bytes`, so many bytes
-//! behind it (docs/protocol.md, "Trainers").
+//! The connection to rank 0 of a trainer: a request and its answer at a time, each a line of JSON and, where it says
+//! `bytes`, so many bytes behind it (docs/protocol.md, "Trainers").
 
 use super::process::{Processes, SECRET};
 use crate::policy::{ModelFault, PolicyError, TrainSettings};

@@ -48,10 +48,12 @@ impl TrainedModel {
         TrainerWeights { model: self, reference: true }
     }
 
-    /// Learns from `rows`, and gives whether a step was made; the report has the version before. A KL term measures the divergence from `reference`.
+    /// Learns from `rows`, and gives whether a step was made; the report has the version before. A KL term measures the
+    /// divergence from `reference`.
     ///
     /// # Errors
-    /// As an update that is computed here, and if the trainer fails. After the first step its weights are those of no version until [`TrainedModel::adopt`].
+    /// As an update that is computed here, and if the trainer fails. After the first step its weights are those of no
+    /// version until [`TrainedModel::adopt`].
     pub fn learn(
         &self,
         rows: &[Example],
@@ -75,7 +77,8 @@ impl TrainerWeights<'_> {
         self.logprobs(&rows, temperature, UpdateSettings::default().micro_batch)
     }
 
-    /// A critic's value before each response token of rows that aren't checked yet; without a response, at the end of the prompt.
+    /// A critic's value before each response token of rows that aren't checked yet; without a response, at the end of
+    /// the prompt.
     ///
     /// # Errors
     /// [`PolicyError::Row`] with the first row that can't be read.

@@ -1,8 +1,9 @@
-//! A model that learns in processes of its own: `flow_train`, or another program that speaks the protocol of trainers (docs/protocol.md). It gives
-//! log-probabilities, takes the gradient of the loss by them, steps, and writes the weights of each version into a folder. It knows no loss:
-//! that is computed here, as for a model that learns here.
+//! A model that learns in processes of its own: `flow_train`, or another program that speaks the protocol of trainers
+//! (docs/protocol.md). It gives log-probabilities, takes the gradient of the loss by them, steps, and writes the
+//! weights of each version into a folder. It knows no loss: that is computed here, as for a model that learns here.
 //!
-//! Where no server generates for it, this process loads each version as a model of its own ([`VersionedModel`]), which plays and reads texts.
+//! Where no server generates for it, this process loads each version as a model of its own ([`VersionedModel`]), which
+//! plays and reads texts.
 
 mod connection;
 mod learner;
@@ -139,8 +140,8 @@ fn places(load: &LoadModel) -> Result<Places, PolicyError> {
 }
 
 impl TrainedModel {
-    /// The model of that name, as the pipeline describes it, in a trainer; `seed` is the run's. `local` is the same model in this process, where
-    /// no server generates for it.
+    /// The model of that name, as the pipeline describes it, in a trainer; `seed` is the run's. `local` is the same
+    /// model in this process, where no server generates for it.
     ///
     /// # Errors
     /// If there is no trainer, or it can't open the model.
@@ -228,7 +229,8 @@ impl TrainedModel {
         PolicyError::NoVersion { model: self.name.clone(), version, kept: self.version_numbers() }
     }
 
-    /// Has what the trainer's weights are now be `version`, keeps `keep` older ones, and gives the folder with the weights.
+    /// Has what the trainer's weights are now be `version`, keeps `keep` older ones, and gives the folder with the
+    /// weights.
     ///
     /// # Errors
     /// If they can't be written.
@@ -272,7 +274,8 @@ impl TrainedModel {
         })
     }
 
-    /// Takes the versions in `folders`, oldest first, in place of those there are; the trainer goes on from the last one.
+    /// Takes the versions in `folders`, oldest first, in place of those there are; the trainer goes on from the last
+    /// one.
     ///
     /// # Errors
     /// If the trainer can't load it.
@@ -290,7 +293,8 @@ impl TrainedModel {
         Ok(self.newest())
     }
 
-    /// Writes the adapter of a version, or all its weights, for a server to load: into a folder in `root` that is called after what is in it.
+    /// Writes the adapter of a version, or all its weights, for a server to load: into a folder in `root` that is
+    /// called after what is in it.
     ///
     /// # Errors
     /// If there is no such version, or it can't be written.
@@ -322,7 +326,8 @@ impl TrainedModel {
     }
 }
 
-/// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt here. Gives whether that was done.
+/// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt
+/// here. Gives whether that was done.
 fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) -> Result<bool, PolicyError> {
     let Some(lora) = &load.lora else { return Ok(false) };
     let stored = match checkpoint::open(base) {
@@ -354,7 +359,8 @@ fn model_files(folder: &Path) -> Result<Vec<String>, PolicyError> {
     Ok(names)
 }
 
-/// What tells a file from others, without reading gigabytes: a small one's content, else its size and when it was written.
+/// What tells a file from others, without reading gigabytes: a small one's content, else its size and when it was
+/// written.
 fn stamp(path: &Path) -> Result<u64, PolicyError> {
     let failed = |e| PolicyError::file(path, e);
     let about = fs::metadata(path).map_err(failed)?;

@@ -1,4 +1,5 @@
-//! AdamW (Loshchilov and Hutter 2019) on the flat vector of parameters, in plain tensor operations, so that its state can be saved.
+//! AdamW (Loshchilov and Hutter 2019) on the flat vector of parameters, in plain tensor operations, so that its state
+//! can be saved.
 
 use super::settings::UpdateSettings;
 use crate::policy::model::parameters::Layout;
@@ -44,8 +45,8 @@ pub fn norm(gradient: &Tensor) -> f64 {
 /// Weights that decay at one rate: the first, how many, and the rate.
 pub type Decay = (i64, i64, f64);
 
-/// Which weights decay, and how fast: matrices by `weight_decay`, vectors (biases, gains of norms) not at all, and what `weight_decay_of`
-/// names as that says.
+/// Which weights decay, and how fast: matrices by `weight_decay`, vectors (biases, gains of norms) not at all, and what
+/// `weight_decay_of` names as that says.
 pub fn decays(layout: &Layout, settings: &UpdateSettings) -> Vec<Decay> {
     let mut spans: Vec<Decay> = Vec::new();
     for parameter in layout.parameters() {
@@ -62,8 +63,8 @@ pub fn decays(layout: &Layout, settings: &UpdateSettings) -> Vec<Decay> {
     spans
 }
 
-/// One step at the learning rate `lr`: new weights `[parameters]` and moments; the old ones stay as they are. Only the weights in
-/// `decayed` decay.
+/// One step at the learning rate `lr`: new weights `[parameters]` and moments; the old ones stay as they are. Only the
+/// weights in `decayed` decay.
 pub fn step(
     weights: &Tensor,
     moments: &Moments,

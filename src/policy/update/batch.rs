@@ -1,8 +1,9 @@
 //! The rows of one update with the data of every pass, fixed before the first step.
 //!
-//! The mask of EMPO2 (section 4.2) is decided here where `mask_from: start` asks for it, as in the released code (`low_prob_token_masking`: a row
-//! with a log-probability below -5): by the weights at the start, and a masked token takes no part at all. By the paper's Eq. 2
-//! (`mask_from: current`) it is the terms of each step that are masked, and every mean divides by all tokens.
+//! The mask of EMPO2 (section 4.2) is decided here where `mask_from: start` asks for it, as in the released code
+//! (`low_prob_token_masking`: a row with a log-probability below -5): by the weights at the start, and a masked token
+//! takes no part at all. By the paper's Eq. 2 (`mask_from: current`) it is the terms of each step that are masked, and
+//! every mean divides by all tokens.
 
 use super::passes::{many, TrainingRow};
 use super::report::RowUse;
@@ -23,7 +24,8 @@ pub struct UpdateBatch<'a> {
     pub used: Vec<RowUse>,
     /// For each row and response token, whether it takes part: in the loss, in the KL term, in every mean.
     pub part: Vec<Vec<bool>>,
-    /// For each row the log-probabilities of its tokens under the weights that the update starts from, where the settings ask for them.
+    /// For each row the log-probabilities of its tokens under the weights that the update starts from, where the
+    /// settings ask for them.
     pub start: Option<Vec<Vec<f32>>>,
     /// For each row and token whether it is among the tokens that covary most; empty where the surrogate doesn't ask.
     pub covary: Vec<Vec<bool>>,
@@ -32,7 +34,8 @@ pub struct UpdateBatch<'a> {
 }
 
 impl<'a> UpdateBatch<'a> {
-    /// Checks the rows and masks the tokens that the weights of `learner` find too improbable. `seed` decides what a surrogate draws.
+    /// Checks the rows and masks the tokens that the weights of `learner` find too improbable. `seed` decides what a
+    /// surrogate draws.
     pub fn new(
         model: &str,
         learner: &dyn Learner,

@@ -1,5 +1,5 @@
-//! The divergence of the policy from a teacher over all that either could have written at a token. One is a value of [`Divergence`] and a line of
-//! [`between`].
+//! The divergence of the policy from a teacher over all that either could have written at a token. One is a value of
+//! [`Divergence`] and a line of [`between`].
 
 use super::outputs::Listed;
 use super::settings::{Divergence, UpdateSettings};
@@ -8,8 +8,8 @@ use tch::Tensor;
 /// What a rest counts as at least: in f32, a sum of probabilities is known to about that.
 const REST: f64 = 1e-7;
 
-/// The divergence of the policy from the teacher at each choice, `[choices]`, in nats, over the same listed tokens. Gradients go through the
-/// policy's log-probabilities.
+/// The divergence of the policy from the teacher at each choice, `[choices]`, in nats, over the same listed tokens.
+/// Gradients go through the policy's log-probabilities.
 pub fn each(policy: &Listed, teacher: &Listed, settings: &UpdateSettings) -> Tensor {
     let part = policy.tokens.is_some();
     let of = |listed: &Listed| if part { with_rest(&listed.logprobs) } else { listed.logprobs.shallow_clone() };
@@ -22,9 +22,10 @@ fn with_rest(logprobs: &Tensor) -> Tensor {
     Tensor::cat(&[logprobs, &rest.log()], -1)
 }
 
-/// The divergence of each row of log-probabilities `p` from that of `q`, `[choices, tokens]` each. Probabilities sum to 1, so a slope is known up to a
-/// multiple of `p`: of the reversed KL it is p ln(p / q), of the forward one p - q, of the JSD (1 - beta) p ln(p / m). Written so, and not as
-/// autograd has them, all are exactly 0 where the two are equal: AdamW makes whole steps of gradients however small.
+/// The divergence of each row of log-probabilities `p` from that of `q`, `[choices, tokens]` each. Probabilities sum to
+/// 1, so a slope is known up to a multiple of `p`: of the reversed KL it is p ln(p / q), of the forward one p - q, of
+/// the JSD (1 - beta) p ln(p / m). Written so, and not as autograd has them, all are exactly 0 where the two are equal:
+/// AdamW makes whole steps of gradients however small.
 fn between(p: &Tensor, q: &Tensor, divergence: Divergence, beta: f64) -> Tensor {
     let own = p.detach();
     let (value, slopes) = match divergence {
@@ -60,7 +61,8 @@ mod tests {
     use crate::policy::tensors::values;
     use crate::policy::update::outputs::chosen;
 
-    /// The divergence of policies with these probabilities from a teacher's, and its gradient by the logits at `temperature`.
+    /// The divergence of policies with these probabilities from a teacher's, and its gradient by the logits at
+    /// `temperature`.
     fn found(p: &[f32], q: &[f32], settings: &UpdateSettings, temperature: f32) -> (f64, Vec<f32>) {
         let logits = |shares: &[f32]| (Tensor::from_slice(shares).log() * f64::from(temperature)).unsqueeze(0);
         let (own, theirs) = (logits(p).set_requires_grad(true), logits(q));
@@ -84,9 +86,10 @@ mod tests {
         assert!((value - expected).abs() < 1e-5 && same, "{value} {slopes:?} is not {expected} {by:?}");
     }
 
-    /// p = (1/2, 1/4, 1/4) and q = (1/4, 1/4, 1/2). Reversed: ln 2 / 2 - ln 2 / 4 = 0.173287, by logit j p_j (ln p_j / q_j - 0.173287): 0.259930, -0.043322,
-    /// -0.216608. Forward: the same by symmetry, by logit p_j - q_j. With m = (3/8, 1/4, 3/8) either side of the JSD is ln(4/3) / 2 + ln(2/3) / 4 =
-    /// 0.042475, by logit p_j (ln p_j / m_j - 0.042475) / 2: 0.061302, -0.005309, -0.055993. At temperature 2 each slope is half.
+    /// p = (1/2, 1/4, 1/4) and q = (1/4, 1/4, 1/2). Reversed: ln 2 / 2 - ln 2 / 4 = 0.173287, by logit j p_j (ln p_j /
+    /// q_j - 0.173287): 0.259930, -0.043322, -0.216608. Forward: the same by symmetry, by logit p_j - q_j. With m =
+    /// (3/8, 1/4, 3/8) either side of the JSD is ln(4/3) / 2 + ln(2/3) / 4 = 0.042475, by logit p_j (ln p_j / m_j -
+    /// 0.042475) / 2: 0.061302, -0.005309, -0.055993. At temperature 2 each slope is half.
     #[test]
     fn divergences_as_worked_by_hand() {
         let (p, q) = ([0.5f32, 0.25, 0.25], [0.25f32, 0.25, 0.5]);
@@ -103,8 +106,9 @@ mod tests {
         }
     }
 
-    /// beta = 1/4 with p = (1/2, 1/2) and q = (1, 0) up to 1e-9: m = (5/8, 3/8), KL(q || m) = ln 1.6 = 0.470004, KL(p || m) = ln(0.8) / 2 + ln(4/3) / 2 =
-    /// 0.032269, together 0.470004 / 4 + 3 * 0.032269 / 4 = 0.141703. TRL's `generalized_jsd_loss` has the same mixture and weights.
+    /// beta = 1/4 with p = (1/2, 1/2) and q = (1, 0) up to 1e-9: m = (5/8, 3/8), KL(q || m) = ln 1.6 = 0.470004, KL(p ||
+    /// m) = ln(0.8) / 2 + ln(4/3) / 2 = 0.032269, together 0.470004 / 4 + 3 * 0.032269 / 4 = 0.141703. TRL's
+    /// `generalized_jsd_loss` has the same mixture and weights.
     #[test]
     fn a_generalised_jsd_as_worked_by_hand() {
         let settings = UpdateSettings { divergence: Divergence::Jsd, beta: Some(0.25), ..Default::default() };
@@ -113,9 +117,9 @@ mod tests {
         close((value, slopes), 0.141703, &[-0.095780, 0.095780]);
     }
 
-    /// Of p = (4, 2, 1, 1) / 8 and q = (1, 1, 2, 4) / 8 the teacher's two likeliest are the last: p has 1/8 and 1/8 there and 3/4 elsewhere, q 1/2, 1/4 and
-    /// 1/4. Reversed: ln(1/4) / 8 + ln(1/2) / 8 + 3 ln 3 / 4 = 0.564029, where the whole vocabulary has 0.606504. Tokens of the rest share its slope
-    /// by their probabilities.
+    /// Of p = (4, 2, 1, 1) / 8 and q = (1, 1, 2, 4) / 8 the teacher's two likeliest are the last: p has 1/8 and 1/8
+    /// there and 3/4 elsewhere, q 1/2, 1/4 and 1/4. Reversed: ln(1/4) / 8 + ln(1/2) / 8 + 3 ln 3 / 4 = 0.564029, where
+    /// the whole vocabulary has 0.606504. Tokens of the rest share its slope by their probabilities.
     #[test]
     fn the_likeliest_and_a_rest_as_worked_by_hand() {
         let (p, q) = ([0.5f32, 0.25, 0.125, 0.125], [0.125f32, 0.125, 0.25, 0.5]);
@@ -123,7 +127,8 @@ mod tests {
         let whole = 0.606504;
         let (value, _) = found(&p, &q, &by(None, Divergence::ReverseKl), 1.0);
         assert!((value - whole).abs() < 1e-5, "{value}");
-        // ln p/q less the mean: of the rest ln 3 - 0.564029 = 0.534583, by its tokens 1/2 and 1/4 of that; then 1/8 (ln 1/2 - 0.564029) and 1/8 (ln 1/4 - 0.564029).
+        // ln p/q less the mean: of the rest ln 3 - 0.564029 = 0.534583, by its tokens 1/2 and 1/4 of that; then 1/8 (ln
+        // 1/2 - 0.564029) and 1/8 (ln 1/4 - 0.564029).
         close(found(&p, &q, &by(Some(2), Divergence::ReverseKl), 1.0), 0.564029, &[0.267292, 0.133646, -0.157147, -0.243790]);
         // Forward p_j - q_j, and the rest's p - q = 1/2 in the shares 2/3 and 1/3.
         let forward = 0.25 * 2f64.ln() + 0.5 * 4f64.ln() - 0.25 * 3f64.ln();

@@ -14,9 +14,9 @@ use crate::policy::tensors::{indices, values};
 use crate::policy::PolicyError;
 use tch::{Device, Kind, Tensor};
 
-/// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the same additions
-/// on any number of threads and of processes up to this. On a GPU, where one thread does it all, memory counts for more and there is
-/// one sum, which one process computes.
+/// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the
+/// same additions on any number of threads and of processes up to this. On a GPU, where one thread does it all, memory
+/// counts for more and there is one sum, which one process computes.
 const LANES: usize = 8;
 
 /// What one pass computed, one value per response token; see [`Terms`].
@@ -45,7 +45,8 @@ struct Lane {
 
 impl WireFormat for Lane {
     fn write(&self, to: &mut Vec<u8>) {
-        // Millions of numbers, so they go as they lie in memory; an empty message means no sum, since every model has parameters.
+        // Millions of numbers, so they go as they lie in memory; an empty message means no sum, since every model has
+        // parameters.
         let sum = self.sum.as_ref().map(|sum| sum.to_device(Device::Cpu).contiguous());
         let count = sum.as_ref().map_or(0, Tensor::numel);
         to.extend((count as u64).to_le_bytes());
@@ -259,8 +260,8 @@ mod tests {
         Net::new(Arc::new(tiny), &Tensor::from_slice(&flat), Kind::Float, &[END])
     }
 
-    /// Rows whose prompts go on from one another, end within one another and branch at every place: a prompt is an earlier one cut off
-    /// somewhere, and some tokens more. Some answer freely, some hold to choices that begin alike.
+    /// Rows whose prompts go on from one another, end within one another and branch at every place: a prompt is an
+    /// earlier one cut off somewhere, and some tokens more. Some answer freely, some hold to choices that begin alike.
     fn rows(count: usize, seed: u64) -> Vec<Example> {
         let mut random = Random::new(seed);
         let mut rows: Vec<Example> = Vec::new();
@@ -344,7 +345,8 @@ mod tests {
             crate::policy::room::taken(None, 0);
             found
         };
-        // 192 places of (6 * 32 + 2 * (4 + 4) * 8 + 4 * hidden) numbers and of 3 blocks' keys and values, four bytes each, and 2 times 20 logits.
+        // 192 places of (6 * 32 + 2 * (4 + 4) * 8 + 4 * hidden) numbers and of 3 blocks' keys and values, four bytes
+        // each, and 2 times 20 logits.
         let hidden = net(Head::Language, 1).architecture().sized().hidden as u64;
         let needs = 4 * 192 * (192 + 128 + 4 * hidden + 3 * 32) + 4 * 2 * 20;
         assert!(

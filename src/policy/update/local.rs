@@ -1,5 +1,5 @@
-//! The learner in this process: libtorch or the engine computes, on all threads and in all processes of the run, and the weights and AdamW's
-//! moments are vectors here.
+//! The learner in this process: libtorch or the engine computes, on all threads and in all processes of the run, and
+//! the weights and AdamW's moments are vectors here.
 
 use super::adamw::{decays, norm, step, Moments};
 use super::batch::UpdateBatch;
@@ -27,8 +27,8 @@ pub struct LocalLearner<'a> {
 }
 
 impl<'a> LocalLearner<'a> {
-    /// The model called `name`: `net` with its newest weights, and its optimiser's `moments`. A KL term measures the divergence from `reference`.
-    /// `seed` decides what an adapter's dropout leaves out.
+    /// The model called `name`: `net` with its newest weights, and its optimiser's `moments`. A KL term measures the
+    /// divergence from `reference`. `seed` decides what an adapter's dropout leaves out.
     pub fn new(name: &'a str, net: Net, moments: Moments, reference: Option<Net>, seed: u64, parallel: Parallel<'a>) -> LocalLearner<'a> {
         let flat = net.flat().shallow_clone();
         LocalLearner { name, net, reference, seed, parallel, flat, moments, gradient: None }
@@ -84,8 +84,8 @@ impl Learner for LocalLearner<'_> {
     }
 }
 
-/// What `net` makes of each response token of `rows`: its log-probability, at `temperature` or each row at its own, or a critic's value. At equal
-/// weights and temperatures the same as recorded by generation up to rounding.
+/// What `net` makes of each response token of `rows`: its log-probability, at `temperature` or each row at its own, or
+/// a critic's value. At equal weights and temperatures the same as recorded by generation up to rounding.
 pub fn logprobs(
     net: &Net,
     rows: &[TrainingRow],

@@ -1,5 +1,5 @@
-//! The parts of the loss of each token, as small functions on vectors of one value a token: ratios, REINFORCE, values, divergences (Schulman
-//! 2020), weights. How a ratio and an advantage become a loss stands in [`super::surrogate`].
+//! The parts of the loss of each token, as small functions on vectors of one value a token: ratios, REINFORCE, values,
+//! divergences (Schulman 2020), weights. How a ratio and an advantage become a loss stands in [`super::surrogate`].
 
 use super::settings::{Aggregation, KlKind};
 use tch::{Kind, Tensor};
@@ -37,21 +37,22 @@ impl Rows {
     }
 }
 
-/// The geometric mean of each row's token ratios, at each of its tokens: s = exp(mean of new - old) over the tokens that take part
-/// (GSPO, Zheng et al. 2025, Eq. 7).
+/// The geometric mean of each row's token ratios, at each of its tokens: s = exp(mean of new - old) over the tokens
+/// that take part (GSPO, Zheng et al. 2025, Eq. 7).
 pub fn sequence_ratio(new: &Tensor, old: &Tensor, rows: &Rows) -> Tensor {
     rows.mean(&(new - old)).clamp(-LOG_RATIO, LOG_RATIO).exp()
 }
 
-/// min(exp(clamp(start - acted)), truncate): how much likelier a token is by the weights at the update's start than by the weights that
-/// acted.
+/// min(exp(clamp(start - acted)), truncate): how much likelier a token is by the weights at the update's start than by
+/// the weights that acted.
 pub fn importance(start: &Tensor, acted: &Tensor, truncate: f64) -> Tensor {
     ratio(start, acted).clamp_max(truncate)
 }
 
-/// The loss of each token of rows that are learnt by REINFORCE, `[tokens]`: -(beta A - kl (L_q - L_p)) log q, where L is the row's log-probability
-/// under the model and under the reference (EAPO, Eq. 8 and appendix A). The bracket is a coefficient: no gradient goes through it. `rows`
-/// says for each token which of `count` rows it is in; `mean` takes L as a mean over the row's tokens and not as their sum.
+/// The loss of each token of rows that are learnt by REINFORCE, `[tokens]`: -(beta A - kl (L_q - L_p)) log q, where L
+/// is the row's log-probability under the model and under the reference (EAPO, Eq. 8 and appendix A). The bracket is a
+/// coefficient: no gradient goes through it. `rows` says for each token which of `count` rows it is in; `mean` takes L
+/// as a mean over the row's tokens and not as their sum.
 pub fn reinforce(
     new: &Tensor,
     reference: Option<&Tensor>,
@@ -69,8 +70,9 @@ pub fn reinforce(
     -(apart.map_or_else(|| reward.copy(), |apart| &reward - apart)) * new
 }
 
-/// The value loss, and whether the clipped branch decided: max((V - R)^2, (clamp(V, V_old - clip, V_old + clip) - R)^2) / 2, with R the
-/// target; (V - R)^2 / 2 where `clip` is 0. PPO's paper has the plain square; the clip and the half are those of its code (OpenAI Baselines).
+/// The value loss, and whether the clipped branch decided: max((V - R)^2, (clamp(V, V_old - clip, V_old + clip) - R)^2)
+/// / 2, with R the target; (V - R)^2 / 2 where `clip` is 0. PPO's paper has the plain square; the clip and the half are
+/// those of its code (OpenAI Baselines).
 pub fn value(value: &Tensor, old: &Tensor, target: &Tensor, clip: f64) -> (Tensor, Tensor) {
     let unclipped = (value - target).square() / 2.0;
     if clip == 0.0 {
@@ -82,16 +84,17 @@ pub fn value(value: &Tensor, old: &Tensor, target: &Tensor, clip: f64) -> (Tenso
     (unclipped.maximum(&clipped_loss), clipped)
 }
 
-/// The weight of a value's squared error by the expectile `tau`: |tau - 1(R < V)|, twice that so that 0.5 leaves the loss as it is (IQL,
-/// Kostrikov et al. 2022, Eq. 5). `states` is 1 where an expectile is asked for, else 0: there the weight is 1.
+/// The weight of a value's squared error by the expectile `tau`: |tau - 1(R < V)|, twice that so that 0.5 leaves the
+/// loss as it is (IQL, Kostrikov et al. 2022, Eq. 5). `states` is 1 where an expectile is asked for, else 0: there the
+/// weight is 1.
 pub fn expectile(value: &Tensor, target: &Tensor, states: &Tensor, tau: f64) -> Tensor {
     let above = target.lt_tensor(value).to_kind(Kind::Float);
     let weight = (above - tau).abs() * 2.0;
     (weight - 1.0) * states + 1.0
 }
 
-/// The estimate of the divergence from the reference (Schulman 2020), in nats, `[tokens]`. k3 is exp(-d) + d - 1 down to d = -20 and goes on along
-/// its tangent: in f32 exp(-d) is infinite below -88.7.
+/// The estimate of the divergence from the reference (Schulman 2020), in nats, `[tokens]`. k3 is exp(-d) + d - 1 down
+/// to d = -20 and goes on along its tangent: in f32 exp(-d) is infinite below -88.7.
 pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
     let d = new - reference;
     match kind {
@@ -105,8 +108,9 @@ pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
     }
 }
 
-/// How far a policy has gone from the one that acted: k3's estimate (Schulman 2020) of KL(acted || new), whose draws the tokens are. The
-/// other direction would take the policy that acted for its own reference: a token that became unlikely would count e^d.
+/// How far a policy has gone from the one that acted: k3's estimate (Schulman 2020) of KL(acted || new), whose draws
+/// the tokens are. The other direction would take the policy that acted for its own reference: a token that became
+/// unlikely would count e^d.
 pub fn moved(new: &Tensor, acted: &Tensor) -> Tensor {
     divergence(acted, new, KlKind::K3)
 }
@@ -123,8 +127,9 @@ pub struct StepCounts {
     pub norm: f64,
 }
 
-/// The weight of each token of a response of `length` tokens in the loss of a step: the loss of the step is the weighted sum over its tokens,
-/// however they are split into passes. `turns` and `written` are the responses and the tokens of the response's trajectory in the step.
+/// The weight of each token of a response of `length` tokens in the loss of a step: the loss of the step is the
+/// weighted sum over its tokens, however they are split into passes. `turns` and `written` are the responses and the
+/// tokens of the response's trajectory in the step.
 pub fn weight(aggregation: Aggregation, length: usize, turns: usize, written: usize, step: &StepCounts) -> f64 {
     let rows = step.rows as f64;
     1.0 / match aggregation {
@@ -167,8 +172,9 @@ mod tests {
         }
     }
 
-    /// A choice between two, at 0.9 and 0.1 where the reference has 0.5 each. What is drawn is drawn by these probabilities, so the gradient
-    /// of the divergence by the logit is 0.09 * (ln 1.8 - ln 0.2) = 0.197750; k2 has it on average, k1 has none.
+    /// A choice between two, at 0.9 and 0.1 where the reference has 0.5 each. What is drawn is drawn by these
+    /// probabilities, so the gradient of the divergence by the logit is 0.09 * (ln 1.8 - ln 0.2) = 0.197750; k2 has it
+    /// on average, k1 has none.
     #[test]
     fn k1_has_no_gradient_on_average() {
         let gradient_of = |kind| {
@@ -184,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_move_is_measured_by_the_draws_of_the_policy_that_acted() {
-        // Acted (.5, .5), new (.9, .1): KL = .5 ln(.5 / .9) + .5 ln(.5 / .1) = 0.510826, the mean of the estimate over what was drawn.
+        // Acted (.5, .5), new (.9, .1): KL = .5 ln(.5 / .9) + .5 ln(.5 / .1) = 0.510826, the mean of the estimate over
+        // what was drawn.
         let t = |p: [f32; 2]| Tensor::from_slice(&p).log();
         let estimate = moved(&t([0.9, 0.1]), &t([0.5, 0.5]));
         let [a, b] = [estimate.double_value(&[0]), estimate.double_value(&[1])];
@@ -201,7 +208,8 @@ mod tests {
         let values = |t: &Tensor| (0..4).map(|i| t.double_value(&[i])).collect::<Vec<_>>();
         let close = |t: &Tensor, expected: [f64; 4]| assert!(values(t).iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{t:?}");
         close(&ratio, [2.0, 2.0, 2.0, 0.25]);
-        // The gradient of s by a token's log-probability is s / length: row 0 stands once for each of its three tokens, row 1 once.
+        // The gradient of s by a token's log-probability is s / length: row 0 stands once for each of its three tokens,
+        // row 1 once.
         let gradient = Tensor::run_backward(&[ratio.sum(None)], &[&new], false, false);
         close(&gradient[0], [3.0, 3.0, 0.0, 0.25]);
     }
@@ -220,7 +228,8 @@ mod tests {
         }
     }
 
-    /// Values 1 and 3 where 2 should have been expected, and 3 of an action. By 0.7 the first error weighs 1.4, the second 0.6, the third 1.
+    /// Values 1 and 3 where 2 should have been expected, and 3 of an action. By 0.7 the first error weighs 1.4, the
+    /// second 0.6, the third 1.
     #[test]
     fn an_expectile_as_worked_by_hand() {
         let t = |values: [f32; 3]| Tensor::from_slice(&values);
@@ -247,9 +256,10 @@ mod tests {
         assert!((ratio(&t(0.0), &t(-100.0)).double_value(&[0]) / 20f64.exp() - 1.0).abs() < 1e-5);
     }
 
-    /// A text of three tokens at q = 1/2, 1/4, 1/2 and p = 1/4 each: log q - log p is ln 2, 0, ln 2, in all 2 ln 2 = 1.386294. With Q = 1,
-    /// beta = 2 and kl = 0.5 the coefficient is 2 - 0.693147 = 1.306853, and the loss -1.306853 * ln(1/16) = 3.623365. By means a token it
-    /// is 2 - 0.5 * 0.462098 = 1.768951, and the loss 1.768951 * 2.772589 / 3 = 1.634858. The gradient by each log q is less the coefficient.
+    /// A text of three tokens at q = 1/2, 1/4, 1/2 and p = 1/4 each: log q - log p is ln 2, 0, ln 2, in all 2 ln 2 =
+    /// 1.386294. With Q = 1, beta = 2 and kl = 0.5 the coefficient is 2 - 0.693147 = 1.306853, and the loss -1.306853 *
+    /// ln(1/16) = 3.623365. By means a token it is 2 - 0.5 * 0.462098 = 1.768951, and the loss 1.768951 * 2.772589 / 3
+    /// = 1.634858. The gradient by each log q is less the coefficient.
     #[test]
     fn reinforce_as_worked_by_hand() {
         let new = Tensor::from_slice(&[0.5f32.ln(), 0.25f32.ln(), 0.5f32.ln()]).set_requires_grad(true);
@@ -286,9 +296,10 @@ mod tests {
         assert_eq!(sum(Aggregation::TrajectoryMeanTurnMean), 6.0);
     }
 
-    /// What an episode weighs beside one that makes a single call of four tokens, where it makes calls of four tokens each: two, the second of
-    /// which edits what the first was asked (a fork); three, the last of which begins anew with less (a compaction); and six, of which two sub-agents
-    /// make two each at the same time. By tokens and by rows it weighs as many times as much as it makes calls; by trajectories as much.
+    /// What an episode weighs beside one that makes a single call of four tokens, where it makes calls of four tokens
+    /// each: two, the second of which edits what the first was asked (a fork); three, the last of which begins anew
+    /// with less (a compaction); and six, of which two sub-agents make two each at the same time. By tokens and by rows
+    /// it weighs as many times as much as it makes calls; by trajectories as much.
     #[test]
     fn an_episode_of_many_calls() {
         for calls in [2, 3, 6] {
@@ -303,7 +314,8 @@ mod tests {
         }
     }
 
-    /// Trajectories of one and of three turns of one token: 1/2 and 1/6 (EAPO, Eq. 2; SLEA-RL, Eq. 7), where a mean over tokens has 1/4.
+    /// Trajectories of one and of three turns of one token: 1/2 and 1/6 (EAPO, Eq. 2; SLEA-RL, Eq. 7), where a mean
+    /// over tokens has 1/4.
     #[test]
     fn a_trajectory_counts_once() {
         let step = StepCounts { rows: 4, tokens: 4, trajectories: 2, norm: 1.0 };

@@ -11,8 +11,8 @@ pub struct Steps {
 
 /// Draws minibatches of `rows` without replacement, anew each epoch; all rows at once where `minibatch` is 0.
 ///
-/// With `remainder: drop` the rows that fill no minibatch are drawn once, so that they are the same in every epoch. Where there are
-/// fewer rows than one minibatch has, those are all of them.
+/// With `remainder: drop` the rows that fill no minibatch are drawn once, so that they are the same in every epoch.
+/// Where there are fewer rows than one minibatch has, those are all of them.
 pub fn draw(rows: &[usize], settings: &UpdateSettings, seed: u64) -> Steps {
     let size = settings.minibatch;
     let mut used = rows.to_vec();

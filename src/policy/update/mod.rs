@@ -1,4 +1,5 @@
-//! One update: the next weights from rows, the loss of an optimiser step summed over all its rows however they are split into passes.
+//! One update: the next weights from rows, the loss of an optimiser step summed over all its rows however they are
+//! split into passes.
 
 mod adamw;
 pub mod batch;
@@ -31,8 +32,9 @@ use report::{RowReport, RowUse, TokenFigures, UpdateReport};
 use settings::{Objective, RatioKind, UpdateSettings};
 use std::collections::BTreeMap;
 
-/// Has `learner`, the model called `name`, learn from `examples`. Gives the report, whose version is up to the caller, and whether a step was made:
-/// none where no row was left to learn from. `seed` decides which rows make up each minibatch.
+/// Has `learner`, the model called `name`, learn from `examples`. Gives the report, whose version is up to the caller,
+/// and whether a step was made: none where no row was left to learn from. `seed` decides which rows make up each
+/// minibatch.
 ///
 /// # Errors
 /// If a row or a setting makes no sense, or something isn't a number.
@@ -111,7 +113,8 @@ fn trajectories(batch: &UpdateBatch, which: &[usize]) -> BTreeMap<u64, (usize, u
     all
 }
 
-/// See [`UpdateReport::gap`]: from the ratios of the first step, or from the log-probabilities that were computed before it.
+/// See [`UpdateReport::gap`]: from the ratios of the first step, or from the log-probabilities that were computed
+/// before it.
 fn gap(batch: &UpdateBatch, passes: &[Pass], results: &[PassResult]) -> Option<f64> {
     if batch.settings.objective != Objective::PolicyGradient {
         return None;

@@ -1,4 +1,5 @@
-//! What a net makes of response tokens: log-probabilities, entropies, how steep they are, and what else could have been written.
+//! What a net makes of response tokens: log-probabilities, entropies, how steep they are, and what else could have been
+//! written.
 
 use crate::policy::learner::Wanted;
 use tch::{Kind, Tensor};
@@ -9,13 +10,14 @@ pub struct TokenOutputs {
     pub logprobs: Tensor,
     /// The entropy of the distribution of each, in nats; without gradient unless `bend` is there.
     pub entropy: Tensor,
-    /// The norm of the gradient of its log-probability by the logits that it was drawn from: sqrt((1 - p)^2 + the sum of the others' squared
-    /// probabilities) / temperature; of a value, 1. Without gradient.
+    /// The norm of the gradient of its log-probability by the logits that it was drawn from: sqrt((1 - p)^2 + the sum
+    /// of the others' squared probabilities) / temperature; of a value, 1. Without gradient.
     pub slope: Tensor,
-    /// Where the loss has an entropy in it: how its gradient g by those logits, g_j = -p_j (ln p_j + H) / temperature, lies beside that of the log-probability:
-    /// the product of the two, and the square of g's norm. Without gradient.
+    /// Where the loss has an entropy in it: how its gradient g by those logits, g_j = -p_j (ln p_j + H) / temperature,
+    /// lies beside that of the log-probability: the product of the two, and the square of g's norm. Without gradient.
     pub bend: Option<(Tensor, Tensor)>,
-    /// Tokens that could have been written, where they are asked for. Then gradients are taken of their log-probabilities alone.
+    /// Tokens that could have been written, where they are asked for. Then gradients are taken of their
+    /// log-probabilities alone.
     pub listed: Option<Listed>,
 }
 
@@ -47,7 +49,8 @@ impl Listed {
         Listed { tokens: self.tokens.as_ref().map(|tokens| tokens.index_select(0, places)), logprobs, others, temperatures, to }
     }
 
-    /// The norm of the gradient of a loss by the logits of each choice, `[choices]`, given its gradients `by` the log-probabilities.
+    /// The norm of the gradient of a loss by the logits of each choice, `[choices]`, given its gradients `by` the
+    /// log-probabilities.
     fn logit_grad(&self, by: &Tensor) -> Tensor {
         let whole = by.sum_dim_intlist(-1, true, None);
         let listed = (by - self.logprobs.exp() * &whole).square().sum_dim_intlist(-1, false, None);
@@ -62,7 +65,8 @@ impl TokenOutputs {
         TokenOutputs { entropy, slope, logprobs: values, bend: None, listed: None }
     }
 
-    /// Of figures that were computed elsewhere than by libtorch: leaves, whose gradients can be taken where the pass `learns`.
+    /// Of figures that were computed elsewhere than by libtorch: leaves, whose gradients can be taken where the pass
+    /// `learns`.
     pub fn from_figures(
         logprobs: &[f32],
         entropy: &[f32],
@@ -99,7 +103,8 @@ impl TokenOutputs {
         TokenOutputs { logprobs, entropy, slope, bend, listed: self.listed.as_ref().map(Listed::share) }
     }
 
-    /// The norm of the gradient of a loss by the logits of each token, `[tokens]`, given its gradients by the log-probabilities and by the entropies.
+    /// The norm of the gradient of a loss by the logits of each token, `[tokens]`, given its gradients by the
+    /// log-probabilities and by the entropies.
     pub fn logit_grad(&self, by: &Tensor, by_entropy: Option<&Tensor>) -> Tensor {
         if let Some(listed) = &self.listed {
             return self.slope.zeros_like().index_copy(0, &listed.to, &listed.logit_grad(by));
@@ -114,8 +119,8 @@ impl TokenOutputs {
     }
 }
 
-/// Of each row of `logits` `[choices, vocabulary]` what its token of `target` is at the row's temperature, among the tokens that `mask`
-/// (added to the logits) leaves; and the further figures that are `wanted`.
+/// Of each row of `logits` `[choices, vocabulary]` what its token of `target` is at the row's temperature, among the
+/// tokens that `mask` (added to the logits) leaves; and the further figures that are `wanted`.
 pub fn chosen(mut logits: Tensor, target: &Tensor, temperatures: &[f32], mask: Option<Tensor>, wanted: Wanted) -> TokenOutputs {
     let bends = wanted.bends();
     if temperatures.iter().any(|&temperature| temperature != 1.0) {
@@ -154,7 +159,8 @@ pub fn chosen(mut logits: Tensor, target: &Tensor, temperatures: &[f32], mask: O
     TokenOutputs { logprobs, entropy, slope, bend, listed }
 }
 
-/// The tokens that are `wanted` of each row of `all`, log-probabilities `[choices, vocabulary]`, and theirs: none where it is the whole vocabulary.
+/// The tokens that are `wanted` of each row of `all`, log-probabilities `[choices, vocabulary]`, and theirs: none where
+/// it is the whole vocabulary.
 fn listed(all: &Tensor, wanted: Wanted) -> Option<(Option<Tensor>, Tensor)> {
     match wanted {
         Wanted::Likeliest(Some(count)) if (count as i64) < all.size()[1] => {
@@ -179,8 +185,9 @@ mod tests {
     use crate::policy::tensors::values;
     use crate::policy::update::loss;
 
-    /// Probabilities 1/8, 2/8, 5/8, the second chosen: (1 - 1/4)^2 + (1/8)^2 + (5/8)^2 = 0.96875, whose root is 0.984251. The others are held to
-    /// autograd: at two temperatures, with one token not allowed, and where p is 0.9999.
+    /// Probabilities 1/8, 2/8, 5/8, the second chosen: (1 - 1/4)^2 + (1/8)^2 + (5/8)^2 = 0.96875, whose root is
+    /// 0.984251. The others are held to autograd: at two temperatures, with one token not allowed, and where p is
+    /// 0.9999.
     #[test]
     fn a_slope_is_the_norm_of_the_gradient_by_the_logits() {
         let rows = [[0.0, 2f32.ln(), 5f32.ln()], [0.3, -1.0, 0.8], [9.2, 0.0, -0.5], [0.1, 0.2, 0.3]].concat();
@@ -204,8 +211,8 @@ mod tests {
         assert!(found.iter().zip(&norms).all(|(found, norm)| (found - norm).abs() < 1e-3 * norm + 1e-6), "{found:?} {norms:?}");
     }
 
-    /// Logits (1, 0), drawn at 0.5 and at 2, learnt from with the weights that drew them: every ratio is 1. With 1 in place of 0.5 the ratios
-    /// would be 0.7311 / 0.8808 = 0.830 and 0.2689 / 0.1192 = 2.256.
+    /// Logits (1, 0), drawn at 0.5 and at 2, learnt from with the weights that drew them: every ratio is 1. With 1 in
+    /// place of 0.5 the ratios would be 0.7311 / 0.8808 = 0.830 and 0.2689 / 0.1192 = 2.256.
     #[test]
     fn each_row_is_read_at_the_temperature_that_it_was_drawn_at() {
         let logits = Tensor::from_slice(&[1f32, 0.0, 1.0, 0.0]).view([2, 2]);

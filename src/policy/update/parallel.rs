@@ -1,8 +1,10 @@
-//! The work of an update in parallel: on the threads of this process and, where a run has several, in the other processes.
+//! The work of an update in parallel: on the threads of this process and, where a run has several, in the other
+//! processes.
 //!
-//! Every process holds every model and has all rows of an update, so all cut it into the same jobs: the passes, or the fixed sums
-//! that a gradient is made of. Job i falls to process i modulo their number; each then receives the others' results, and continues with
-//! the same numbers in the same order as one process alone would: the same weights everywhere, bit for bit.
+//! Every process holds every model and has all rows of an update, so all cut it into the same jobs: the passes, or the
+//! fixed sums that a gradient is made of. Job i falls to process i modulo their number; each then receives the others'
+//! results, and continues with the same numbers in the same order as one process alone would: the same weights
+//! everywhere, bit for bit.
 
 use crate::policy::threads::spread;
 use crate::policy::PolicyError;
@@ -12,8 +14,8 @@ use crate::seed::mix;
 pub trait Peers: Send + Sync {
     /// Which of them this is, and how many there are.
     fn place(&self) -> (usize, usize);
-    /// Waits until all processes turn to the next update of `model`. There is one update at a time, and the order of those of
-    /// several models is the same everywhere: the first process decides it.
+    /// Waits until all processes turn to the next update of `model`. There is one update at a time, and the order of
+    /// those of several models is the same everywhere: the first process decides it.
     ///
     /// # Errors
     /// [`PolicyError::Peer`] if another process says something else than whose turn it is.
@@ -96,7 +98,8 @@ pub struct Parallel<'a> {
 }
 
 impl Parallel<'_> {
-    /// As [`spread`], over jobs 0 to `count`. The result is the same on every process; of several errors it is the first job's.
+    /// As [`spread`], over jobs 0 to `count`. The result is the same on every process; of several errors it is the
+    /// first job's.
     pub fn spread<S: Send, T: Send + WireFormat>(
         &self,
         state: impl Fn() -> S,

@@ -1,8 +1,8 @@
 //! Training rows, cut into forward passes.
 //!
-//! Only tokens that were chosen cost anything: a sequence ends before the last of them. What the sequences of a pass begin with in common
-//! is computed once, forward and backward. The loss knows nothing of it: it is made of rows. How rows are cut into passes follows from the
-//! rows alone.
+//! Only tokens that were chosen cost anything: a sequence ends before the last of them. What the sequences of a pass
+//! begin with in common is computed once, forward and backward. The loss knows nothing of it: it is made of rows. How
+//! rows are cut into passes follows from the rows alone.
 
 use super::settings::UpdateSettings;
 use crate::policy::choices::ChoiceConstraint;
@@ -77,7 +77,8 @@ impl<'a> TrainingRow<'a> {
         Ok(TrainingRow { example, prompt, choices: self.choices.clone(), length })
     }
 
-    /// Checks one row for a value head, whose values are before each response token; without a response, at the end of the prompt.
+    /// Checks one row for a value head, whose values are before each response token; without a response, at the end of
+    /// the prompt.
     pub fn value(row: usize, example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>, PolicyError> {
         let length = example.response.len().max(1);
         let all = |what, numbers: &[f32]| numbers.iter().try_for_each(|&value| number(what, value));
@@ -95,7 +96,8 @@ impl<'a> TrainingRow<'a> {
         self.length
     }
 
-    /// Whether something is learnt from the row when only these of its tokens take part: forced ones, which have probability 1, teach nothing.
+    /// Whether something is learnt from the row when only these of its tokens take part: forced ones, which have
+    /// probability 1, teach nothing.
     pub fn teaches(&self, part: &[bool]) -> bool {
         !part.contains(&false) || self.choices.iter().any(|choice| part[choice.index])
     }
@@ -172,8 +174,8 @@ impl PassLimits {
     }
 }
 
-/// The passes over the rows called `which`. Each holds at most `most`. Sequences lie in order, so that sequences with a common beginning
-/// share a pass.
+/// The passes over the rows called `which`. Each holds at most `most`. Sequences lie in order, so that sequences with a
+/// common beginning share a pass.
 pub fn passes(rows: &[TrainingRow], which: &[usize], most: PassLimits, cut: Cut) -> Passes {
     let (certain, chosen): (Vec<usize>, Vec<usize>) = which.iter().copied().partition(|&i| rows[i].choices.is_empty());
     let sequences = sequences(rows, &chosen);
@@ -230,7 +232,8 @@ impl Pass {
         Pass { trie, output_nodes, rows: members, from, cut }
     }
 
-    /// The pass over the same rows with the other prompts of `rows`, and for each choice of this pass its number in the new one.
+    /// The pass over the same rows with the other prompts of `rows`, and for each choice of this pass its number in the
+    /// new one.
     pub fn reread(&self, rows: &[TrainingRow]) -> (Pass, Vec<i64>) {
         let pass = Pass::new(rows, &sequences(rows, &self.rows), self.cut);
         let mut begins = BTreeMap::new();
@@ -254,22 +257,23 @@ impl Pass {
         (0..self.trie.len()).map(|node| self.trie.place(node) + 1).max().unwrap_or(0)
     }
 
-    /// Bytes that its way back needs at least: of each token what its blocks made of it, and of each choice what a loss that compares `listed`
-    /// tokens makes of them.
+    /// Bytes that its way back needs at least: of each token what its blocks made of it, and of each choice what a loss
+    /// that compares `listed` tokens makes of them.
     pub fn needs(&self, net: &Net, listed: usize) -> u64 {
         let sizes @ DecoderConfig { layers, width, .. } = net.architecture().sized();
         let within = within(&sizes);
         // Row by row two states a block are kept, and one block at a time is gone through.
         let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
-        // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there a few at a time.
+        // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there
+        // a few at a time.
         let logits = if net.running().is_some() { 0 } else { 3 * self.output_nodes.len() * net.sizes.vocab };
         // Log-probabilities of policy and teacher, their gradient, and a few things between.
         let compared = 8 * self.from.len() * listed.min(net.sizes.vocab);
         net.bytes_of_number() as u64 * self.computed() as u64 * numbers as u64 + 4 * (logits + compared) as u64
     }
 
-    /// Bytes that reading it needs at least, without a way back: of each token what one block makes of it and, by libtorch, keys and values of all
-    /// blocks and the logits of all that was chosen.
+    /// Bytes that reading it needs at least, without a way back: of each token what one block makes of it and, by
+    /// libtorch, keys and values of all blocks and the logits of all that was chosen.
     pub fn reading_needs(&self, net: &Net) -> u64 {
         let sizes @ DecoderConfig { layers, kv_heads, head, .. } = net.architecture().sized();
         let (cached, logits) = match net.running() {
@@ -324,7 +328,8 @@ pub struct Target<'r> {
     pub allowed: Option<&'r [u32]>,
 }
 
-/// What `read` finds in each pass over `rows` (`size` sequences a pass, one value a token): one list a row, one value a token.
+/// What `read` finds in each pass over `rows` (`size` sequences a pass, one value a token): one list a row, one value a
+/// token.
 pub fn read_rows(
     rows: &[TrainingRow],
     size: usize,

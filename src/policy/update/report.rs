@@ -7,7 +7,8 @@ pub struct UpdateReport {
     pub version: u64,
     /// The objective, the KL term with it: the mean over the optimiser steps, each before its step.
     pub loss: f64,
-    /// Mean over tokens of the divergence from the reference when there is a KL term, else (by k3) of the policy that acted from this one.
+    /// Mean over tokens of the divergence from the reference when there is a KL term, else (by k3) of the policy that
+    /// acted from this one.
     pub kl: f64,
     /// Mean over response tokens of the entropy of the distribution they were drawn from, in nats.
     pub entropy: f64,
@@ -15,15 +16,16 @@ pub struct UpdateReport {
     pub clip_fraction: f64,
     /// Norm of the gradient before clipping: the mean over the optimiser steps.
     pub grad_norm: f64,
-    /// Mean over tokens of how far the recorded log-probability is from the one that the update computes before its first step, in nats: what
-    /// another arithmetic (bf16), another processor, or weights that acted a while ago make of the same tokens. Nothing where no
-    /// log-probability was recorded, or the ratios are a row's.
+    /// Mean over tokens of how far the recorded log-probability is from the one that the update computes before its
+    /// first step, in nats: what another arithmetic (bf16), another processor, or weights that acted a while ago make
+    /// of the same tokens. Nothing where no log-probability was recorded, or the ratios are a row's.
     pub gap: Option<f64>,
     /// The learning rate of the last optimiser step.
     pub lr: f64,
     /// Response tokens that took part.
     pub tokens: usize,
-    /// Places that the passes of the optimiser steps went over, padding among them; those of a reference aren't counted again.
+    /// Places that the passes of the optimiser steps went over, padding among them; those of a reference aren't counted
+    /// again.
     pub computed: usize,
     /// Different tokens in the sequences of each optimiser step, summed over the steps: the least necessary number.
     pub distinct: usize,
@@ -33,8 +35,8 @@ pub struct UpdateReport {
     pub tokens_of: Vec<TokenFigures>,
 }
 
-/// The figures of a row's response tokens from the update's last pass over it, before that optimiser step, one a token. Of a token that took no
-/// part (`tokens: chosen`, a part of the response that isn't learnt) the gradient is 0.
+/// The figures of a row's response tokens from the update's last pass over it, before that optimiser step, one a token.
+/// Of a token that took no part (`tokens: chosen`, a part of the response that isn't learnt) the gradient is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenFigures {
     /// The ratio that is clipped.
@@ -71,7 +73,8 @@ impl RowUse {
     }
 }
 
-/// The figures of one row from the update's last pass over it, before that optimiser step. Means are over the row's tokens that took part.
+/// The figures of one row from the update's last pass over it, before that optimiser step. Means are over the row's
+/// tokens that took part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowReport {
     /// Whether it was trained on.
@@ -80,13 +83,14 @@ pub struct RowReport {
     pub ratio: f32,
     /// Share of the tokens for which the clipped branch decided.
     pub clip_share: f32,
-    /// The row's part of the loss of its optimiser step: its tokens' losses, each times its weight. The rows of a step add up to its loss.
+    /// The row's part of the loss of its optimiser step: its tokens' losses, each times its weight. The rows of a step
+    /// add up to its loss.
     pub loss_share: f32,
     /// Mean of the divergence of [`UpdateReport::kl`], in nats.
     pub kl: f32,
-    /// The norm of the gradient of the step's loss by the logits of the row's tokens, before the gradient as a whole is clipped: how hard the row
-    /// pulled at the policy. A token's is |w A f| sqrt((1 - p)^2 + the sum of the others' squared probabilities), with the parts of the KL
-    /// term and of others; of a critic's value the error's.
+    /// The norm of the gradient of the step's loss by the logits of the row's tokens, before the gradient as a whole is
+    /// clipped: how hard the row pulled at the policy. A token's is |w A f| sqrt((1 - p)^2 + the sum of the others'
+    /// squared probabilities), with the parts of the KL term and of others; of a critic's value the error's.
     pub logit_grad: f32,
 }
 

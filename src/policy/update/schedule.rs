@@ -1,5 +1,5 @@
-//! The learning rate over the optimiser steps of a run: linear warm-up over `warmup` steps, then constant, linear decay or cosine decay
-//! (Loshchilov and Hutter 2017, equation 5, without restarts).
+//! The learning rate over the optimiser steps of a run: linear warm-up over `warmup` steps, then constant, linear decay
+//! or cosine decay (Loshchilov and Hutter 2017, equation 5, without restarts).
 
 use super::settings::{Schedule, UpdateSettings};
 

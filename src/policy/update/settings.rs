@@ -1,4 +1,5 @@
-//! What a pipeline can say about updates. A setting is a field here, with its default and its reader: nothing else lists them.
+//! What a pipeline can say about updates. A setting is a field here, with its default and its reader: nothing else
+//! lists them.
 
 pub use super::variants::*;
 use crate::policy::UpdateFault;
@@ -75,7 +76,8 @@ pub struct UpdateSettings {
     /// Learning rate of AdamW.
     #[schemars(range(min = 0.0))]
     pub lr: f64,
-    /// Linear warm-up: over this many optimiser steps, from the start of the run, the learning rate rises linearly to `lr`.
+    /// Linear warm-up: over this many optimiser steps, from the start of the run, the learning rate rises linearly to
+    /// `lr`.
     pub warmup: u64,
     /// The schedule of the learning rate after the warm-up, until `decay_steps`.
     pub schedule: Schedule,
@@ -103,8 +105,8 @@ pub struct UpdateSettings {
     pub gate_below: f64,
     /// How `surrogate: dppo` measures how far a token's probability has gone.
     pub region: TrustRegion,
-    /// The share of the tokens that `surrogate: kl_cov` holds back and `clip_cov` leaves out, at least one token; 2e-3 in verl's recipe of the first for
-    /// 7 billion weights, 2e-4 for 32 and for the second.
+    /// The share of the tokens that `surrogate: kl_cov` holds back and `clip_cov` leaves out, at least one token; 2e-3
+    /// in verl's recipe of the first for 7 billion weights, 2e-4 for 32 and for the second.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub covary: f64,
     /// The weight of |log ratio| of those tokens; 1 in the paper.
@@ -120,15 +122,16 @@ pub struct UpdateSettings {
     pub damping: [f64; 2],
     /// The ratio that is clipped: each token's, or one a row.
     pub ratio: RatioKind,
-    /// The denominator of a ratio: the recorded log-probabilities, or recomputed ones with an importance weight a token. When left out:
-    /// recorded ones, and recomputed ones where the acting weights are rounded and the learning ones aren't (`act: int8` of a model).
+    /// The denominator of a ratio: the recorded log-probabilities, or recomputed ones with an importance weight a
+    /// token. When left out: recorded ones, and recomputed ones where the acting weights are rounded and the learning
+    /// ones aren't (`act: int8` of a model).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<RatioDenominator>,
     /// The most that such an importance weight may be; 2 as in released code (SkyRL's scripts, verl's documentation).
     #[schemars(range(min = 1.0))]
     pub truncate: f64,
-    /// Where the advantage is negative, the loss of a token is at most this many times its size (Ye et al. 2020: 3, as in verl; EMPO2's
-    /// scripts: 10). No bound when left out, as in PPO, GRPO, DAPO and RLOO.
+    /// Where the advantage is negative, the loss of a token is at most this many times its size (Ye et al. 2020: 3, as
+    /// in verl; EMPO2's scripts: 10). No bound when left out, as in PPO, GRPO, DAPO and RLOO.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0))]
     pub dual_clip: Option<f64>,
@@ -136,33 +139,34 @@ pub struct UpdateSettings {
     /// OpenAI Baselines: the clip of the ratio, 0.2; verl: 0.5.
     #[schemars(range(min = 0.0))]
     pub value_clip: f64,
-    /// A critic learns this expectile of its targets in a state, in place of the mean: above 0.5 it goes towards the best return seen there
-    /// (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an action that was written, the value before the
-    /// last token of a response, it learns the mean whatever stands here.
+    /// A critic learns this expectile of its targets in a state, in place of the mean: above 0.5 it goes towards the
+    /// best return seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an
+    /// action that was written, the value before the last token of a response, it learns the mean whatever stands here.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
-    /// The weight of the advantage by `objective: reinforce`, 1 when left out; the teacher's share of the mixture by `divergence: jsd`, 0.5.
-    /// EAPO's paper names the first without a number; its released code has 1 for it and for `kl`.
+    /// The weight of the advantage by `objective: reinforce`, 1 when left out; the teacher's share of the mixture by
+    /// `divergence: jsd`, 0.5. EAPO's paper names the first without a number; its released code has 1 for it and for
+    /// `kl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub beta: Option<f64>,
     /// The divergence of `objective: distill`.
     pub divergence: Divergence,
-    /// How many tokens are compared at each token: the teacher's likeliest, and all others together as one more.
-    /// It is at most the divergence over the whole vocabulary, which counts when this is left out: what the policy makes of the others is seen in their
-    /// sum alone. A sum below 1e-7 counts as that.
+    /// How many tokens are compared at each token: the teacher's likeliest, and all others together as one more. It is
+    /// at most the divergence over the whole vocabulary, which counts when this is left out: what the policy makes of
+    /// the others is seen in their sum alone. A sum below 1e-7 counts as that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub top_k: Option<usize>,
-    /// A column that weighs each token's loss by `objective: distill` and `sft`: one number for the row, or a list with one for each token.
-    /// 0 learns nothing there (the gate of SDAR, arXiv 2605.15155); means still count the token.
+    /// A column that weighs each token's loss by `objective: distill` and `sft`: one number for the row, or a list with
+    /// one for each token. 0 learns nothing there (the gate of SDAR, arXiv 2605.15155); means still count the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weigh_by: Option<String>,
     /// Weight of the divergence from the reference model.
     #[schemars(range(min = 0.0))]
     pub kl: f64,
-    /// Weight of an entropy bonus: the entropy, in nats, of the distribution that a token was drawn from is multiplied by it and subtracted from the token's
-    /// loss.
+    /// Weight of an entropy bonus: the entropy, in nats, of the distribution that a token was drawn from is multiplied
+    /// by it and subtracted from the token's loss.
     #[schemars(range(min = 0.0))]
     pub entropy: f64,
     /// How that divergence is estimated.
@@ -171,9 +175,10 @@ pub struct UpdateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-names" = "model"))]
     pub reference: Option<String>,
-    /// The reference is a mean of the model's versions, which keeps this share of itself at each update (an exponential moving average).
-    /// Then comes the rest of the version that the update made; 0.95 in SDPO. The mean begins as the model was when the run began, is saved with each
-    /// version, and takes the memory of one more copy of the weights that are trained. By 0 it is the version that the update made last.
+    /// The reference is a mean of the model's versions, which keeps this share of itself at each update (an exponential
+    /// moving average). Then comes the rest of the version that the update made; 0.95 in SDPO. The mean begins as the
+    /// model was when the run began, is saved with each version, and takes the memory of one more copy of the weights
+    /// that are trained. By 0 it is the version that the update made last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub reference_ema: Option<f64>,
@@ -190,8 +195,8 @@ pub struct UpdateSettings {
     pub minibatch: usize,
     /// How rows are treated that don't fill a minibatch: kept as a smaller one, or dropped with the reason `remainder`.
     pub remainder: Remainder,
-    /// A response token whose probability is below this is masked: EMPO2, section 4.2. `mask_from` sets the weights and the sums. A row
-    /// that is left without a token to learn has the reason `masked_low_probability`.
+    /// A response token whose probability is below this is masked: EMPO2, section 4.2. `mask_from` sets the weights and
+    /// the sums. A row that is left without a token to learn has the reason `masked_low_probability`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub mask_below: Option<f64>,
@@ -199,19 +204,20 @@ pub struct UpdateSettings {
     pub mask_unit: MaskUnit,
     /// By which weights a token is improbable, and what it is left out of.
     pub mask_from: MaskFrom,
-    /// Tokens with a negative advantage are masked, out of the policy's term alone, in a row that became less likely than when it was sampled by more
-    /// than this: by the mean over its tokens of log acted - log new (DeepSeek-V3.2, off-policy sequence masking). Their share counts as clipped.
+    /// Tokens with a negative advantage are masked, out of the policy's term alone, in a row that became less likely
+    /// than when it was sampled by more than this: by the mean over its tokens of log acted - log new (DeepSeek-V3.2,
+    /// off-policy sequence masking). Their share counts as clipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub mask_drift: Option<f64>,
-    /// Which response tokens take part (in the loss, the KL term, any mean): all, or tokens that were chosen among several. By `chosen` a
-    /// row without a choice has the reason `forced`.
+    /// Which response tokens take part (in the loss, the KL term, any mean): all, or tokens that were chosen among
+    /// several. By `chosen` a row without a choice has the reason `forced`.
     pub tokens: CountedTokens,
     /// Rows of one forward pass: bounds memory and moves the result by rounding only.
     #[schemars(range(min = 1))]
     pub micro_batch: usize,
-    /// Tokens of one forward pass, common beginnings of its rows counted once: a step's gradient is added up over as many passes as that
-    /// makes. A row that is longer is a pass of its own.
+    /// Tokens of one forward pass, common beginnings of its rows counted once: a step's gradient is added up over as
+    /// many passes as that makes. A row that is longer is a pass of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub micro_tokens: Option<usize>,
@@ -226,15 +232,17 @@ pub struct UpdateSettings {
     /// AdamW's weight decay: of matrices and embeddings, not of the gains of the norms.
     #[schemars(range(min = 0.0))]
     pub weight_decay: f64,
-    /// Other weight decays, by a part of parameters' names: `{ embed_tokens: 0, lora_B: 0.1 }`; the longest part that fits counts.
+    /// Other weight decays, by a part of parameters' names: `{ embed_tokens: 0, lora_B: 0.1 }`; the longest part that
+    /// fits counts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub weight_decay_of: BTreeMap<String, f64>,
-    /// The temperature of the logits, in place of the temperature that each row was drawn at (column `temperature`). When left out: that
-    /// one; 1 for rows without it, as in old logs, and where `sft` imitates.
+    /// The temperature of the logits, in place of the temperature that each row was drawn at (column `temperature`).
+    /// When left out: that one; 1 for rows without it, as in old logs, and where `sft` imitates.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub temperature: Option<f32>,
-    /// How many versions before the newest stay available to `generate`: the staleness of the weights. Set by the pipeline's edges.
+    /// How many versions before the newest stay available to `generate`: the staleness of the weights. Set by the
+    /// pipeline's edges.
     #[serde(skip)]
     pub keep: usize,
 }

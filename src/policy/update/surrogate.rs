@@ -1,4 +1,5 @@
-//! The surrogate: how a token's ratio and advantage become its loss. A shape is a value of [`Surrogate`], a function here and a line of [`loss`].
+//! The surrogate: how a token's ratio and advantage become its loss. A shape is a value of [`Surrogate`], a function
+//! here and a line of [`loss`].
 
 use super::loss::{Rows, LOG_RATIO};
 use super::settings::{Surrogate, TrustRegion, UpdateSettings};
@@ -41,8 +42,9 @@ pub fn loss(tokens: &SurrogateInput, settings: &UpdateSettings) -> (Tensor, Tens
     (loss.masked_fill(&masked, 0.0), clipped.logical_or(&masked))
 }
 
-/// PPO's clip (Schulman et al. 2017), with two bounds (DAPO, Yu et al. 2025) and a dual clip (Ye et al. 2020, Eq. 5):
-/// m = max(-A ratio, -A clamp(ratio, 1 - low, 1 + high)), and where A < 0 and a `dual` clip c is set the lesser of m and -A c.
+/// PPO's clip (Schulman et al. 2017), with two bounds (DAPO, Yu et al. 2025) and a dual clip (Ye et al. 2020, Eq. 5): m
+/// = max(-A ratio, -A clamp(ratio, 1 - low, 1 + high)), and where A < 0 and a `dual` clip c is set the lesser of m and
+/// -A c.
 fn clip(tokens: &SurrogateInput, (low, high): (f64, f64), dual: Option<f64>) -> (Tensor, Tensor) {
     let against = -tokens.advantage;
     let unclipped = &against * tokens.ratio;
@@ -54,7 +56,8 @@ fn clip(tokens: &SurrogateInput, (low, high): (f64, f64), dual: Option<f64>) -> 
     (bounded.where_self(&tokens.advantage.lt(0.0), &loss), clipped)
 }
 
-/// CISPO (MiniMax-M1, arXiv 2506.13585): -clamp(ratio, 1 - low, 1 + high) A log pi, where no gradient goes through the ratio.
+/// CISPO (MiniMax-M1, arXiv 2506.13585): -clamp(ratio, 1 - low, 1 + high) A log pi, where no gradient goes through the
+/// ratio.
 fn cispo(tokens: &SurrogateInput, (low, high): (f64, f64)) -> (Tensor, Tensor) {
     let ratio = tokens.ratio.detach();
     let bounded = ratio.clamp(1.0 - low, 1.0 + high);
@@ -62,15 +65,17 @@ fn cispo(tokens: &SurrogateInput, (low, high): (f64, f64)) -> (Tensor, Tensor) {
     (-(bounded * tokens.advantage) * tokens.new, clipped)
 }
 
-/// SAPO (arXiv 2511.20347): -4 / tau sigmoid(tau (ratio - 1)) A, with `gate` as tau where A > 0 and `gate_below` elsewhere. Nothing is clipped.
+/// SAPO (arXiv 2511.20347): -4 / tau sigmoid(tau (ratio - 1)) A, with `gate` as tau where A > 0 and `gate_below`
+/// elsewhere. Nothing is clipped.
 fn sapo(tokens: &SurrogateInput, gate: f64, gate_below: f64) -> (Tensor, Tensor) {
     let tau = tokens.advantage.gt(0.0).to_kind(Kind::Float) * (gate - gate_below) + gate_below;
     let value = ((tokens.ratio - 1.0) * &tau).sigmoid() * 4.0 / tau;
     (-(value * tokens.advantage), tokens.ratio.detach().zeros_like())
 }
 
-/// GMPO (arXiv 2507.20673): -A s at each token of a row, with s the geometric mean of the row's ratios, each clipped beforehand. The logarithm d of
-/// a ratio is clipped to -low from below and to high from above, and the clip counts where it makes A s smaller.
+/// GMPO (arXiv 2507.20673): -A s at each token of a row, with s the geometric mean of the row's ratios, each clipped
+/// beforehand. The logarithm d of a ratio is clipped to -low from below and to high from above, and the clip counts
+/// where it makes A s smaller.
 fn gmpo(tokens: &SurrogateInput, (low, high): (f64, f64)) -> (Tensor, Tensor) {
     let sign = tokens.advantage.sign();
     let log_ratio = (tokens.new - tokens.old).clamp(-LOG_RATIO, LOG_RATIO);
@@ -79,9 +84,10 @@ fn gmpo(tokens: &SurrogateInput, (low, high): (f64, f64)) -> (Tensor, Tensor) {
     (-(tokens.advantage * ratio), bounded.lt_tensor(&free))
 }
 
-/// DPPO (arXiv 2602.04879): -A ratio, and 0 where the token's probability has gone the way of its advantage by more than `high` upwards or `low`
-/// downwards. `region` is how that distance is measured: as a difference of probabilities, or as the divergence of the choice between this token
-/// and any other. verl bounds the ratio by 20 besides, prime-rl doesn't.
+/// DPPO (arXiv 2602.04879): -A ratio, and 0 where the token's probability has gone the way of its advantage by more
+/// than `high` upwards or `low` downwards. `region` is how that distance is measured: as a difference of probabilities,
+/// or as the divergence of the choice between this token and any other. verl bounds the ratio by 20 besides, prime-rl
+/// doesn't.
 fn dppo(tokens: &SurrogateInput, (low, high): (f64, f64), region: TrustRegion) -> (Tensor, Tensor) {
     let (new, old) = (tokens.new.detach(), tokens.old);
     let (p, q) = (new.exp(), old.exp());
@@ -113,8 +119,8 @@ fn clip_cov(tokens: &SurrogateInput, bounds: (f64, f64), dual: Option<f64>) -> (
     (loss.masked_fill(&drawn, 0.0), clipped.logical_or(&drawn))
 }
 
-/// VESPO (arXiv 2602.10693, as in TRL): -phi(W) A log pi, with W the product of a row's ratios, between 1e-8 and e^20, and phi(W) = W^k exp(lambda (1 - W))
-/// without a gradient; k and lambda by the advantage's sign.
+/// VESPO (arXiv 2602.10693, as in TRL): -phi(W) A log pi, with W the product of a row's ratios, between 1e-8 and e^20,
+/// and phi(W) = W^k exp(lambda (1 - W)) without a gradient; k and lambda by the advantage's sign.
 fn vespo(tokens: &SurrogateInput, power: [f64; 2], damping: [f64; 2]) -> (Tensor, Tensor) {
     let below = tokens.advantage.lt(0.0).to_kind(Kind::Float);
     let by_sign = |[up, down]: [f64; 2]| &below * (down - up) + up;
@@ -125,9 +131,10 @@ fn vespo(tokens: &SurrogateInput, power: [f64; 2], damping: [f64; 2]) -> (Tensor
     (-(phi * tokens.advantage) * tokens.new, tokens.ratio.detach().zeros_like())
 }
 
-/// Which tokens the settings' surrogate treats by their covariance, (log p - mean) (A - mean) over the tokens that take part: by `kl_cov` the share `covary`
-/// that covaries most, of equal ones the first; by `clip_cov` as many, drawn by `seed` among those between the bounds. At least one, where there is
-/// one. A list a row; none where the surrogate doesn't ask.
+/// Which tokens the settings' surrogate treats by their covariance, (log p - mean) (A - mean) over the tokens that take
+/// part: by `kl_cov` the share `covary` that covaries most, of equal ones the first; by `clip_cov` as many, drawn by
+/// `seed` among those between the bounds. At least one, where there is one. A list a row; none where the surrogate
+/// doesn't ask.
 pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>], settings: &UpdateSettings, seed: u64) -> Vec<Vec<bool>> {
     if ![Surrogate::KlCov, Surrogate::ClipCov].contains(&settings.surrogate) {
         return Vec::new();
@@ -152,7 +159,8 @@ pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>
     covary
 }
 
-/// DeepSeek-V3.2's off-policy mask: the tokens with a negative advantage of rows whose mean of log acted - log new exceeds `most`.
+/// DeepSeek-V3.2's off-policy mask: the tokens with a negative advantage of rows whose mean of log acted - log new
+/// exceeds `most`.
 fn drifted(tokens: &SurrogateInput, most: f64) -> Tensor {
     let drift = tokens.rows.mean(&(tokens.acted - tokens.new.detach()));
     drift.gt(most).logical_and(&tokens.advantage.lt(0.0))
@@ -164,7 +172,8 @@ mod tests {
     use super::super::settings::RatioKind;
     use super::*;
 
-    /// The losses of a row of tokens, their derivatives by the log-probabilities, and whether they were clipped. `new` and `old` are probabilities.
+    /// The losses of a row of tokens, their derivatives by the log-probabilities, and whether they were clipped. `new`
+    /// and `old` are probabilities.
     fn row<const N: usize>(advantage: [f32; N], new: [f64; N], old: [f64; N], settings: UpdateSettings) -> Vec<(f64, f64, bool)> {
         let new = Tensor::from_slice(&new.map(|p| p.ln() as f32)).set_requires_grad(true);
         let old = Tensor::from_slice(&old.map(|p| p.ln() as f32));
@@ -204,8 +213,8 @@ mod tests {
         close(&at(-1.0, 5.0, of(Surrogate::Clip, 0.2, 0.2)), &[(5.0, 5.0, false)]);
     }
 
-    /// Token ratios 4 and 1: the geometric mean is 2, and beyond the clip 1.28 for both. LUSPO (arXiv 2602.05261) is this loss summed over the tokens
-    /// of a row, by `aggregation: seq_mean_token_sum`: |y| min(s A, clip(s) A).
+    /// Token ratios 4 and 1: the geometric mean is 2, and beyond the clip 1.28 for both. LUSPO (arXiv 2602.05261) is
+    /// this loss summed over the tokens of a row, by `aggregation: seq_mean_token_sum`: |y| min(s A, clip(s) A).
     #[test]
     fn gspo_as_worked_by_hand() {
         let sequence = |high| UpdateSettings { ratio: RatioKind::Sequence, ..of(Surrogate::Clip, 0.2, high) };
@@ -213,8 +222,9 @@ mod tests {
         close(&row([1.0; 2], [0.8, 0.5], [0.2, 0.5], sequence(2.0)), &[(-2.0, -2.0, false); 2]);
     }
 
-    /// CISPO: a ratio of 1.5 counts as 1.2, and the token still learns: -1.2 * 2 * ln 1.5, by the log-probability -2.4. Of PPO's loss the derivative is 0 there.
-    /// SAPO: at a ratio of 1 the gate is 2 / tau and its slope 1. At 1.5 sigmoid(0.5) is 0.622459: -4 * 0.622459 and -4 * 0.622459 * 0.377541 * 1.5.
+    /// CISPO: a ratio of 1.5 counts as 1.2, and the token still learns: -1.2 * 2 * ln 1.5, by the log-probability -2.4.
+    /// Of PPO's loss the derivative is 0 there. SAPO: at a ratio of 1 the gate is 2 / tau and its slope 1. At 1.5
+    /// sigmoid(0.5) is 0.622459: -4 * 0.622459 and -4 * 0.622459 * 0.377541 * 1.5.
     #[test]
     fn cispo_and_sapo_as_worked_by_hand() {
         close(&at(2.0, 1.5, of(Surrogate::Cispo, 0.2, 0.2)), &[(-0.973116, -2.4, true)]);
@@ -227,8 +237,9 @@ mod tests {
         close(&at(1.0, 1.5, sapo()), &[(-2.489837, -1.410022, false)]);
     }
 
-    /// Log-ratios 0.6 and -0.1 with bounds of 0.4. A = 1: 0.4 and -0.1, mean 0.15, s = 1.161834; the first token is clipped and has no slope, and the
-    /// second has s / 2 in the loss of each of the two. A = -1: the clip would make the loss smaller, so 0.6 and -0.1 stand: mean 0.25, s = 1.284025.
+    /// Log-ratios 0.6 and -0.1 with bounds of 0.4. A = 1: 0.4 and -0.1, mean 0.15, s = 1.161834; the first token is
+    /// clipped and has no slope, and the second has s / 2 in the loss of each of the two. A = -1: the clip would make
+    /// the loss smaller, so 0.6 and -0.1 stand: mean 0.25, s = 1.284025.
     #[test]
     fn gmpo_as_worked_by_hand() {
         let gmpo = || of(Surrogate::Gmpo, 0.4, 0.4);
@@ -240,8 +251,9 @@ mod tests {
         close(&row([0.0], [0.5], [1.0], gmpo()), &[(0.0, 0.0, false)]);
     }
 
-    /// From 1/2 to 3/4 the probability moves by 1/4, and its divergence is (ln(2/3) + ln 2) / 2 = 0.143841. Beyond the bound a token that goes its
-    /// advantage's way learns nothing, one that goes against it does. From 0.01 to 0.02 the ratio is 2, which PPO would clip; the move is 0.01.
+    /// From 1/2 to 3/4 the probability moves by 1/4, and its divergence is (ln(2/3) + ln 2) / 2 = 0.143841. Beyond the
+    /// bound a token that goes its advantage's way learns nothing, one that goes against it does. From 0.01 to 0.02 the
+    /// ratio is 2, which PPO would clip; the move is 0.01.
     #[test]
     fn dppo_as_worked_by_hand() {
         let region = |region, clip| UpdateSettings { region, ..of(Surrogate::Dppo, clip, clip) };
@@ -256,8 +268,8 @@ mod tests {
         }
     }
 
-    /// Ratios of 0.5, A = 2, the first token held back by |ln 0.5| = 0.693147 with a weight of 3: its slope -0.5 * 2 - 3. Log-probabilities 0, -1, -2,
-    /// -1 (mean -1) and advantages 1, 1, -2, 0 (mean 0): covariances 1, 0, 2, 0.
+    /// Ratios of 0.5, A = 2, the first token held back by |ln 0.5| = 0.693147 with a weight of 3: its slope -0.5 * 2 - 3.
+    /// Log-probabilities 0, -1, -2, -1 (mean -1) and advantages 1, 1, -2, 0 (mean 0): covariances 1, 0, 2, 0.
     #[test]
     fn kl_cov_as_worked_by_hand() {
         let settings = UpdateSettings { covary_kl: 3.0, ..of(Surrogate::KlCov, 0.2, 0.2) };
@@ -273,8 +285,9 @@ mod tests {
         assert!(covarying(&logprobs, &advantages, &part, &of(Surrogate::Clip, 0.2, 0.2), 0).is_empty(), "asked for by nobody");
     }
 
-    /// PPO's clip, and the first token drawn: it has no loss and no slope. Of covariances 1, 0, 2, 0 (as above) one lies between 1 and 5; between 0.5 and 5
-    /// there are two, of which half of four tokens are both, and a quarter is one of them, another one by another seed.
+    /// PPO's clip, and the first token drawn: it has no loss and no slope. Of covariances 1, 0, 2, 0 (as above) one
+    /// lies between 1 and 5; between 0.5 and 5 there are two, of which half of four tokens are both, and a quarter is
+    /// one of them, another one by another seed.
     #[test]
     fn clip_cov_as_worked_by_hand() {
         close(&row([2.0; 2], [0.5; 2], [1.0; 2], of(Surrogate::ClipCov, 0.2, 0.2)), &[(0.0, 0.0, true), (-1.0, -1.0, false)]);
@@ -293,8 +306,8 @@ mod tests {
         assert!(firsts.contains(&true) && firsts.contains(&false) && drawn(0.25, 0.5, 7) == drawn(0.25, 0.5, 7), "{firsts:?}");
     }
 
-    /// Ratios 2 and 1/4: W = 1/2. A = 1: phi = (1/2)^2 exp(3/2) = 1.120422, times -ln p: p is 0.8 and 0.1. A = -2: phi = (1/2)^3 exp(1) = 0.339785, twice that.
-    /// At W = 1 it is REINFORCE; at W = e^20 nothing is left.
+    /// Ratios 2 and 1/4: W = 1/2. A = 1: phi = (1/2)^2 exp(3/2) = 1.120422, times -ln p: p is 0.8 and 0.1. A = -2: phi
+    /// = (1/2)^3 exp(1) = 0.339785, twice that. At W = 1 it is REINFORCE; at W = e^20 nothing is left.
     #[test]
     fn vespo_as_worked_by_hand() {
         let vespo = || UpdateSettings { surrogate: Surrogate::Vespo, ..Default::default() };

@@ -66,7 +66,8 @@ impl PassTokens<'_> {
         indices(&place, self.device)
     }
 
-    /// The terms of the objective. `base` is what the reference makes of the tokens: what a KL term measures the divergence from, or the teacher.
+    /// The terms of the objective. `base` is what the reference makes of the tokens: what a KL term measures the
+    /// divergence from, or the teacher.
     pub fn terms(&self, base: Option<TokenOutputs>) -> Terms {
         match self.batch.settings.objective {
             Objective::Value => self.value(),
@@ -88,7 +89,8 @@ impl PassTokens<'_> {
         Terms { loss, kl: apart.detach(), clipped: none.copy(), ratio: none.ones_like(), masked: None, outputs }
     }
 
-    /// The losses of tokens that are imitated, times what a column says of each, where one does: the rows have it in place of an advantage.
+    /// The losses of tokens that are imitated, times what a column says of each, where one does: the rows have it in
+    /// place of an advantage.
     fn weighed(&self, loss: Tensor) -> Tensor {
         match self.batch.settings.weigh_by {
             Some(_) => loss * self.own(&|row| self.batch.examples[row].each_advantage()),
@@ -169,7 +171,8 @@ impl PassTokens<'_> {
         Terms { loss, kl, clipped, ratio, masked, outputs }
     }
 
-    /// Where the policy's term is masked by the weights of this step: 1_{pi >= delta} of EMPO2, Eq. 2. `new` are the tokens' log-probabilities.
+    /// Where the policy's term is masked by the weights of this step: 1_{pi >= delta} of EMPO2, Eq. 2. `new` are the
+    /// tokens' log-probabilities.
     fn masked(&self, new: &Tensor) -> Option<Tensor> {
         let settings = self.batch.settings;
         let acted = settings.objective == Objective::PolicyGradient && settings.mask_from == MaskFrom::Current;
@@ -186,7 +189,8 @@ impl PassTokens<'_> {
     }
 }
 
-/// Of each value of a row 1 where it is a state's, 0 where it is that of an action that was said: before the last token of a response.
+/// Of each value of a row 1 where it is a state's, 0 where it is that of an action that was said: before the last token
+/// of a response.
 fn states(example: &Example) -> Vec<f32> {
     let mut states = vec![1.0; example.response.len().max(1)];
     if let Some(last) = states.last_mut().filter(|_| !example.response.is_empty()) {

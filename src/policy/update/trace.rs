@@ -38,7 +38,8 @@ impl Tracer for Net {
     }
 }
 
-/// What the model's head makes of the states that the choices are made from: `[choices, vocabulary]`, or with a value head `[choices, 1]`.
+/// What the model's head makes of the states that the choices are made from: `[choices, vocabulary]`, or with a value
+/// head `[choices, 1]`.
 fn outputs(net: &Net, pass: &Pass) -> Tensor {
     let known = vec![false; pass.trie.len()];
     let (states, _) = net.read(&TrieTensors::new(&pass.trie, &known, &pass.output_nodes, pass.cut, net.device()), &[]);

@@ -1,4 +1,5 @@
-//! Text that an agent wrote for itself in the previous turn, as a source of context (EAPO, section 4: plans of exploration, and findings).
+//! Text that an agent wrote for itself in the previous turn, as a source of context (EAPO, section 4: plans of
+//! exploration, and findings).
 
 use super::{ContextSource, Moment, Passage, PassageSlot};
 use crate::policy::{PolicyError, Tokenizer};

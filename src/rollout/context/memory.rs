@@ -1,5 +1,5 @@
-//! A memory as a source of context: the entries that are retrieved for a turn (EMPO2, section 4.2: memory-augmented prompting; SLEA-RL,
-//! section 3.3).
+//! A memory as a source of context: the entries that are retrieved for a turn (EMPO2, section 4.2: memory-augmented
+//! prompting; SLEA-RL, section 3.3).
 
 use super::memory_settings::{Fallback, MemorySettings, RecallKey, RecallTime};
 use super::pools::ClusterPools;
@@ -58,7 +58,8 @@ impl MemoryRecall {
 
     /// The same, read by clusters of observations.
     pub fn observing(self, clusters: Option<ObservationClusters>) -> MemoryRecall {
-        // Entries in every prompt of an episode were found for its first turn alone, and what another cluster has is a control.
+        // Entries in every prompt of an episode were found for its first turn alone, and what another cluster has is a
+        // control.
         let MemorySettings { link, at, whose, .. } = self.settings;
         let link = link && at == RecallTime::Turn && whose == NotesOwner::Own;
         MemoryRecall { observed: clusters.map(|clusters| ClusterPools::new(clusters, link)), ..self }
@@ -97,7 +98,8 @@ impl MemoryRecall {
         }
     }
 
-    /// The entries of each turn by the clusters of observations: those of its pool, and where that is empty what is alike in the whole memory.
+    /// The entries of each turn by the clusters of observations: those of its pool, and where that is empty what is
+    /// alike in the whole memory.
     fn pooled(&self, pools: &ClusterPools, moments: &[Moment], keys: &[String]) -> Result<Vec<Vec<&Entry>>, PolicyError> {
         let observations: Vec<_> = moments.iter().map(|moment| (moment.start.task.as_str(), moment.observation)).collect();
         let buckets: Vec<u64> = self.library.buckets().collect();

@@ -1,8 +1,9 @@
-//! The context in an agent's prompt besides the observation: sources, each a file here and a line in [`SourceSettings`].
+//! The context in an agent's prompt besides the observation: sources, each a file here and a line in
+//! [`SourceSettings`].
 //!
-//! A source declares what it needs from the graph (a port, and columns there), which words it brings, and what it contributes to the prompt
-//! of a turn. Its settings are a [`Declared`] source; [`Declared::open`] makes the [`ContextSource`] that is queried while episodes are
-//! played.
+//! A source declares what it needs from the graph (a port, and columns there), which words it brings, and what it
+//! contributes to the prompt of a turn. Its settings are a [`Declared`] source; [`Declared::open`] makes the
+//! [`ContextSource`] that is queried while episodes are played.
 
 mod carried;
 mod memory;
@@ -34,7 +35,8 @@ use serde::{Deserialize, Serialize};
 pub enum SourceSettings {
     /// Entries of a memory, at the port that is named after it.
     Memory(Box<MemorySettings>),
-    /// In a loop, and in a measurement of several attempts: the notes on the attempts before. They stand first unless listed elsewhere.
+    /// In a loop, and in a measurement of several attempts: the notes on the attempts before. They stand first unless
+    /// listed elsewhere.
     Notes(NotesSettings),
 }
 
@@ -50,8 +52,8 @@ impl SourceSettings {
 
 /// A source's declaration: what is known of it before anything is played.
 pub trait Declared {
-    /// The ports that it reads, each with the columns that it needs there. The first one is what it is about: where that isn't connected it
-    /// contributes nothing.
+    /// The ports that it reads, each with the columns that it needs there. The first one is what it is about: where
+    /// that isn't connected it contributes nothing.
     fn ports(&self) -> Vec<(&str, &'static [&'static str])> {
         Vec::new()
     }
@@ -81,7 +83,8 @@ pub trait ContextSource: Send + Sync {
         Vec::new()
     }
 
-    /// Begins an iteration: applies the rows of each of its ports, and makes by `seed` the draws that are made once an iteration.
+    /// Begins an iteration: applies the rows of each of its ports, and makes by `seed` the draws that are made once an
+    /// iteration.
     ///
     /// # Errors
     /// If the rows aren't those of its ports, or an encoder can't answer.

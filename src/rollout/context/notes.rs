@@ -1,4 +1,5 @@
-//! Notes as a source of context: an attempt reads notes on earlier ones (LaMer, sections 4 and 6.2: the inter-episode memory).
+//! Notes as a source of context: an attempt reads notes on earlier ones (LaMer, sections 4 and 6.2: the inter-episode
+//! memory).
 
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
 use crate::defaults::number;
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotesSettings {
-    /// The notes' task: its own, or, as a control, the notes of another task's trial that also goes on. Then attempts wait for one another,
-    /// and one process plays them all.
+    /// The notes' task: its own, or, as a control, the notes of another task's trial that also goes on. Then attempts
+    /// wait for one another, and one process plays them all.
     pub notes: NotesOwner,
     /// The parts of an attempt without a reflection in the prompts of later ones.
     #[serde(default)]

@@ -1,7 +1,8 @@
-//! Which entries of a memory belong to which cluster of observations (SLEA-RL, section 3.2: each cluster "stores associated experience pools").
+//! Which entries of a memory belong to which cluster of observations (SLEA-RL, section 3.2: each cluster "stores
+//! associated experience pools").
 //!
-//! An entry belongs to the cluster that its key is of, and to every cluster that it was linked to: where a cluster had no entries, the
-//! entries that its turns were given by similarity.
+//! An entry belongs to the cluster that its key is of, and to every cluster that it was linked to: where a cluster had
+//! no entries, the entries that its turns were given by similarity.
 
 use crate::memory::Change;
 use crate::policy::PolicyError;
@@ -22,8 +23,8 @@ pub struct ClusterPools {
     pools: BTreeMap<u64, BTreeSet<u64>>,
     /// The clusters of each entry that is there.
     homes: BTreeMap<u64, BTreeSet<u64>>,
-    /// The keys of entries that belong to no cluster by their key yet, with the tasks that they come from. As soon as there is one they belong
-    /// to it for good, since later clusters stand behind it in the order of comparison.
+    /// The keys of entries that belong to no cluster by their key yet, with the tasks that they come from. As soon as
+    /// there is one they belong to it for good, since later clusters stand behind it in the order of comparison.
     pending: BTreeMap<u64, (String, String)>,
 }
 
@@ -33,8 +34,8 @@ impl ClusterPools {
         ClusterPools { clusters, link, pools: BTreeMap::new(), homes: BTreeMap::new(), pending: BTreeMap::new() }
     }
 
-    /// Takes up the clusters that these rows founded, the memory's changes, and then the links that the rows made. `changes` are in their
-    /// order.
+    /// Takes up the clusters that these rows founded, the memory's changes, and then the links that the rows made.
+    /// `changes` are in their order.
     pub fn begin(&mut self, changes: &[Change], rows: &[RecordBatch]) -> Result<(), RolloutError> {
         self.clusters.take_up(rows)?;
         // What left and came at once has got another score, and stays where it is.
@@ -83,8 +84,8 @@ impl ClusterPools {
         }
     }
 
-    /// The pool of each of these observations, of a task each: that of its cluster, or of the next other one that has entries. Nothing where
-    /// there is no such cluster, or its pool is empty.
+    /// The pool of each of these observations, of a task each: that of its cluster, or of the next other one that has
+    /// entries. Nothing where there is no such cluster, or its pool is empty.
     pub fn of(&self, observations: &[(&str, &str)], whose: NotesOwner) -> Result<Vec<Option<&BTreeSet<u64>>>, PolicyError> {
         let homes = self.homes_of(observations)?;
         let filled = |pool: &&BTreeSet<u64>| !pool.is_empty();

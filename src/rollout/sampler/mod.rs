@@ -1,6 +1,6 @@
-//! Plays episodes with continuous batching: one batch of the policy for all episodes whose environments have answered, while slow
-//! environments still work. An episode that ends leaves the batch and another may join; one that fails is restarted or given up, and leaves
-//! no turn of an incomplete episode behind.
+//! Plays episodes with continuous batching: one batch of the policy for all episodes whose environments have answered,
+//! while slow environments still work. An episode that ends leaves the batch and another may join; one that fails is
+//! restarted or given up, and leaves no turn of an incomplete episode behind.
 
 mod ends;
 
@@ -49,7 +49,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Nothing is played yet. Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is no such model.
+    /// Nothing is played yet. Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is
+    /// no such model.
     pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, play, seed)?;
         let retries = Retries::new(player.play().retry, &Summary::default());
@@ -82,8 +83,8 @@ impl Sampler {
         self.player.tokenizer()
     }
 
-    /// Drops all episodes and resets the summary. `before` is the summary of the iteration's earlier episodes: the share that may fail
-    /// counts them too.
+    /// Drops all episodes and resets the summary. `before` is the summary of the iteration's earlier episodes: the
+    /// share that may fail counts them too.
     pub fn clear(&mut self, before: &Summary) {
         self.worlds.clear();
         self.player.clear();
@@ -104,8 +105,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// Adds an episode whose first turns are played again, token by token; the policy goes on from there. It fails where a turn isn't what
-    /// it was. Its number.
+    /// Adds an episode whose first turns are played again, token by token; the policy goes on from there. It fails
+    /// where a turn isn't what it was. Its number.
     ///
     /// # Errors
     /// If the task's name can't be parsed.
@@ -151,8 +152,8 @@ impl Sampler {
         failed
     }
 
-    /// Plays one turn of every episode whose environment has answered, and returns the episodes that ended, in order of their beginnings.
-    /// Waits until at least one environment, or a server, has answered.
+    /// Plays one turn of every episode whose environment has answered, and returns the episodes that ended, in order of
+    /// their beginnings. Waits until at least one environment, or a server, has answered.
     ///
     /// # Errors
     /// If the policy can't answer, or more episodes have failed than may.
@@ -264,7 +265,8 @@ impl Sampler {
         Move { request, prompt_memory, action, unread, fork, answered_by, parts, response }
     }
 
-    /// Starts the episodes that are due, as far as their environments have free slots. The first observations arrive later.
+    /// Starts the episodes that are due, as far as their environments have free slots. The first observations arrive
+    /// later.
     fn start(&mut self) -> Result<(), RolloutError> {
         let idle = self.started.is_empty() && self.queued.is_empty() && self.episodes.values().all(|episode| episode.view.is_none());
         self.queued.extend(self.retries.start(idle));

@@ -1,5 +1,5 @@
-//! The advantage that a node upstream made, compared once more: the second step of REINFORCE++ with baseline (Hu 2025), which whitens over
-//! the batch after the comparison within a task.
+//! The advantage that a node upstream made, compared once more: the second step of REINFORCE++ with baseline (Hu 2025),
+//! which whitens over the batch after the comparison within a task.
 
 use super::Estimator;
 use serde_json::json;

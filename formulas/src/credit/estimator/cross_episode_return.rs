@@ -12,12 +12,13 @@ pub(super) static ESTIMATOR: Estimator = Estimator {
     ..Estimator::PLAIN
 };
 
-/// LaMer, Eq. 4: `G_t^(n) = g_t^(n) + sum over m > n of gamma_attempt^(m - n) * g_0^(m)` for turn `t` of attempt `n`, where `g` is the
-/// step_return within an attempt (Eq. 3). By `boundary: code` the attempts after its own also count gamma times less for each turn left
-/// (the released code's one pass from the end of the trial).
+/// LaMer, Eq. 4: `G_t^(n) = g_t^(n) + sum over m > n of gamma_attempt^(m - n) * g_0^(m)` for turn `t` of attempt `n`,
+/// where `g` is the step_return within an attempt (Eq. 3). By `boundary: code` the attempts after its own also count
+/// gamma times less for each turn left (the released code's one pass from the end of the trial).
 ///
-/// A reflection has its own reward and the return after it, `G_0^(n+1)`, undiscounted; nothing before it has its reward. `episodes` are
-/// attempts and reflections in the order of the rows' names; those of one trial follow one another.
+/// A reflection has its own reward and the return after it, `G_0^(n+1)`, undiscounted; nothing before it has its
+/// reward. `episodes` are attempts and reflections in the order of the rows' names; those of one trial follow one
+/// another.
 fn cross_episode_return(input: &EstimatorInput) -> Vec<f64> {
     let EstimatorInput { columns, episodes, rewards, discounts } = input;
     let mut returns = vec![0.0; rewards.len()];

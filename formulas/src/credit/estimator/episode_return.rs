@@ -7,7 +7,8 @@ use std::ops::Range;
 pub(super) static ESTIMATOR: Estimator = Estimator {
     values: |input| episode_return(input.rewards, input.episodes),
     whole: true,
-    // verl-agent's GRPO for agents: each turn counts, an invalid action costs its own row, and one alone keeps its return.
+    // verl-agent's GRPO for agents: each turn counts, an invalid action costs its own row, and one alone keeps its
+    // return.
     code: || json!({ "unit": "turn", "invalid_penalty": 0.1, "penalty": "after_return", "singleton": "raw" }),
     ..Estimator::PLAIN
 };

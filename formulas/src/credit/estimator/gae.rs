@@ -16,9 +16,10 @@ pub(super) const ESTIMATOR: Estimator = Estimator {
     ..Estimator::PLAIN
 };
 
-/// A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * V_{t+1} - V_t within each trajectory (Eq. 12 and 16). Nothing is expected
-/// after the end of an episode. After the last turn of one that was `cut` as much is expected as before that turn: the state it was cut in has no
-/// row and so no value of its own. `values` are the critic's and `rewards` the environment's, one a row each.
+/// A_t = d_t + gamma * lambda * A_{t+1} with d_t = r_t + gamma * V_{t+1} - V_t within each trajectory (Eq. 12 and 16).
+/// Nothing is expected after the end of an episode. After the last turn of one that was `cut` as much is expected as
+/// before that turn: the state it was cut in has no row and so no value of its own. `values` are the critic's and
+/// `rewards` the environment's, one a row each.
 pub fn gae(values: &[f32], episodes: &[Range<usize>], gamma: f64, lambda: f64, rewards: &[f64], cut: impl Fn(usize) -> bool) -> Vec<f64> {
     let mut advantages = vec![0.0; values.len()];
     for episode in episodes {
@@ -34,13 +35,14 @@ pub fn gae(values: &[f32], episodes: &[Range<usize>], gamma: f64, lambda: f64, r
     advantages
 }
 
-/// What the critic should have expected: A + V, before any comparison of the advantages (PPO's code: OpenAI Baselines, verl).
+/// What the critic should have expected: A + V, before any comparison of the advantages (PPO's code: OpenAI Baselines,
+/// verl).
 pub fn targets(advantages: &[f64], values: &[f32]) -> Vec<f64> {
     advantages.iter().zip(values).map(|(advantage, value)| advantage + f64::from(*value)).collect()
 }
 
-/// The share of the targets' variance that the critic's values explain: 1 - Var(target - value) / Var(target), at most 1, and 0 for a
-/// critic that knows a constant. `None` where all targets are equal.
+/// The share of the targets' variance that the critic's values explain: 1 - Var(target - value) / Var(target), at most
+/// 1, and 0 for a critic that knows a constant. `None` where all targets are equal.
 pub fn explained_variance(values: &[f32], targets: &[f32]) -> Option<f64> {
     let variance = |deviation: &dyn Fn(usize) -> f64| {
         let mean = (0..targets.len()).map(deviation).sum::<f64>() / targets.len() as f64;
@@ -73,8 +75,8 @@ mod tests {
         assert_eq!(estimate(0.5, 0.0), [0.0, 0.0, 6.0, 2.0, -1.0], "lambda 0: the surprise of one turn");
     }
 
-    /// Reward 0, V 1, gamma 1: what is cut is as good as it was. By gamma 0.5 the second episode has d = 1 + 0.5 * 3 - 0.5 = 2 and
-    /// 2 + 0.5 * 3 - 3 = 0.5.
+    /// Reward 0, V 1, gamma 1: what is cut is as good as it was. By gamma 0.5 the second episode has d = 1 + 0.5 * 3 -
+    /// 0.5 = 2 and 2 + 0.5 * 3 - 3 = 0.5.
     #[test]
     fn an_episode_that_was_cut_goes_on_in_the_critics_eyes() {
         for (cut, advantage) in [(true, 0.0), (false, -1.0)] {

@@ -1,5 +1,5 @@
-//! THE table of estimators: what a row can be worth. An estimator is a file that reads like its paper, named as it is in YAML, and a line
-//! here; settings, schema, checks, presets and the operator ask the table.
+//! THE table of estimators: what a row can be worth. An estimator is a file that reads like its paper, named as it is
+//! in YAML, and a line here; settings, schema, checks, presets and the operator ask the table.
 
 mod advantage;
 mod cross_episode_return;
@@ -31,12 +31,14 @@ pub struct Estimator {
     pub needs: &'static [&'static str],
     /// The settings that no other estimator reads: beside another they are refused.
     pub settings: &'static [&'static str],
-    /// Whether rewards make the values. Beside an estimator that takes them from elsewhere, discounts and penalties are refused.
+    /// Whether rewards make the values. Beside an estimator that takes them from elsewhere, discounts and penalties are
+    /// refused.
     pub rewards: bool,
     /// Whether all rows of a trajectory have one value, so that it counts once with `unit: trajectory`.
     pub whole: bool,
-    /// For one that values each token of a response, and not the turn as a whole, the column of lists that it reads: a number a token. What it is
-    /// given then has a row a token, and that column among its named ones (`token_values` as `value`).
+    /// For one that values each token of a response, and not the turn as a whole, the column of lists that it reads: a
+    /// number a token. What it is given then has a row a token, and that column among its named ones (`token_values` as
+    /// `value`).
     pub tokens: Option<&'static str>,
     /// What a critic should have expected of each row, the column `value_target`; for estimators that read a critic.
     pub target: Option<Target>,
@@ -84,8 +86,8 @@ pub struct Discounts {
 /// Makes the enum of the values of `of` and what belongs to each, from a line each.
 macro_rules! table {
     ($($(#[$about:meta])* $name:ident => $file:ident,)*) => {
-        /// The value of a row. A reflection (`phase` reflect) is no turn of play: its reward and its penalty are its own alone, and so is all
-        /// that it is worth, except by cross_episode_return.
+        /// The value of a row. A reflection (`phase` reflect) is no turn of play: its reward and its penalty are its
+        /// own alone, and so is all that it is worth, except by cross_episode_return.
         #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[serde(rename_all = "snake_case")]
         pub enum EstimatorName { $($(#[$about])* $name,)* }
@@ -113,27 +115,30 @@ table! {
     EpisodeReturn => episode_return,
     /// The discounted sum of the rewards from this turn on (GiGPO; SLEA-RL, Eq. 5; EAPO, Eq. 4).
     StepReturn => step_return,
-    /// The discounted sum of the rewards from this turn on, to the end of the trial: of this attempt and of those after it (LaMer, Eq. 4).
-    /// A reflection is worth what the first turn of the next attempt is (section 4: it is trained by the reward of the next episode).
+    /// The discounted sum of the rewards from this turn on, to the end of the trial: of this attempt and of those after
+    /// it (LaMer, Eq. 4). A reflection is worth what the first turn of the next attempt is (section 4: it is trained by
+    /// the reward of the next episode).
     CrossEpisodeReturn => cross_episode_return,
-    /// Where episodes branch (`branch` of `rollout`): the reward of this turn and the discounted mean over the answers to the next prompt, each
-    /// worth its own tree_return: the episode's next turn, and the branches that begin there (AT2PO, arXiv 2601.04767). step_return is the
-    /// return of the row's own sample alone.
+    /// Where episodes branch (`branch` of `rollout`): the reward of this turn and the discounted mean over the answers
+    /// to the next prompt, each worth its own tree_return: the episode's next turn, and the branches that begin there
+    /// (AT2PO, arXiv 2601.04767). step_return is the return of the row's own sample alone.
     TreeReturn => tree_return,
     /// The reward of the turn alone (EAPO, Eq. 14 read literally).
     Reward => reward,
-    /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes `value_target`.
+    /// Generalised advantage estimation from a critic's column `value` (PPO; Schulman et al. 2016). Also makes
+    /// `value_target`.
     Gae => gae,
-    /// The same from token to token, from the column `token_values` (PPO as language models are trained with it). Also makes `token_advantages`
-    /// and `token_targets`.
-    TokenGae => token_gae,
-    /// The target of each token's value in implicit Q-learning, from the column `token_values` (Kostrikov et al. 2022; Retrospex). Also
+    /// The same from token to token, from the column `token_values` (PPO as language models are trained with it). Also
     /// makes `token_advantages` and `token_targets`.
+    TokenGae => token_gae,
+    /// The target of each token's value in implicit Q-learning, from the column `token_values` (Kostrikov et al. 2022;
+    /// Retrospex). Also makes `token_advantages` and `token_targets`.
     Iql => iql,
-    /// The discounted sum of the rewards from this token on: the turn's with its last token, and those of the column `token_rewards`, such as a
-    /// divergence by `reward` with `kl_per: token` (REINFORCE++). Makes `token_advantages`.
+    /// The discounted sum of the rewards from this token on: the turn's with its last token, and those of the column
+    /// `token_rewards`, such as a divergence by `reward` with `kl_per: token` (REINFORCE++). Makes `token_advantages`.
     TokenReturn => token_return,
-    /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with baseline).
+    /// The advantage that a node upstream made, to be compared once more (the second step of REINFORCE++ with
+    /// baseline).
     Advantage => advantage,
 }
 

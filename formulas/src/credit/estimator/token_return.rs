@@ -1,8 +1,9 @@
-//! The return to go of each response token, with rewards of tokens among what is summed: REINFORCE++ (Hu 2025, Eq. 3 and 4; verl's
-//! `compute_reinforce_plus_plus_outcome_advantage`).
+//! The return to go of each response token, with rewards of tokens among what is summed: REINFORCE++ (Hu 2025, Eq. 3
+//! and 4; verl's `compute_reinforce_plus_plus_outcome_advantage`).
 //!
-//! A turn's reward comes with the last token of its response, and what `token_rewards` says (a divergence from the reference, charged where it
-//! was run up) with each: so a token answers for how far it and those after it stray, and not for those before it.
+//! A turn's reward comes with the last token of its response, and what `token_rewards` says (a divergence from the
+//! reference, charged where it was run up) with each: so a token answers for how far it and those after it stray, and
+//! not for those before it.
 
 use super::{step_return, Estimator};
 use serde_json::json;
@@ -26,8 +27,8 @@ mod tests {
     use crate::credit::conventions::Boundary;
     use crate::credit::Columns;
 
-    /// A turn of two tokens and one of one, which earns 1; each token strays by 0.1, 0.2 and 0.4 times a weight of 1: 0.3, 0.4 and 0.6. With
-    /// one charge a turn the first token would answer for 0.1 less, and the second for 0.1 more.
+    /// A turn of two tokens and one of one, which earns 1; each token strays by 0.1, 0.2 and 0.4 times a weight of 1:
+    /// 0.3, 0.4 and 0.6. With one charge a turn the first token would answer for 0.1 less, and the second for 0.1 more.
     #[test]
     fn a_token_answers_for_what_follows_it() {
         let columns = Columns { named: &[("token_rewards", &[-0.1, -0.2, -0.4])], ..Default::default() };

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 
 pub(super) static ESTIMATOR: Estimator = Estimator { values: tree_return, needs: &["turn", "branch_of"], ..Estimator::PLAIN };
 
-/// `Q(row) = r + gamma * V(next)`, where `V` of a prompt is the mean of `Q` over the rows that answer it: of the episode's own next turn, and of
-/// the first turns of the branches that were copied there. So each answer to a prompt counts once, however many branches there are below it
-/// (AT2PO, arXiv 2601.04767: `child_mean` of its code); where nothing was copied it is the step_return.
+/// `Q(row) = r + gamma * V(next)`, where `V` of a prompt is the mean of `Q` over the rows that answer it: of the
+/// episode's own next turn, and of the first turns of the branches that were copied there. So each answer to a prompt
+/// counts once, however many branches there are below it (AT2PO, arXiv 2601.04767: `child_mean` of its code); where
+/// nothing was copied it is the step_return.
 ///
-/// A branch's sample comes behind the one that it was copied from, so from the last trajectory to the first all that follows a row is known.
+/// A branch's sample comes behind the one that it was copied from, so from the last trajectory to the first all that
+/// follows a row is known.
 fn tree_return(input: &EstimatorInput) -> Vec<f64> {
     let EstimatorInput { columns, episodes, rewards, discounts } = input;
     let prompt = |i: usize| columns.prompt.get(i).copied().unwrap_or(i as u64);

@@ -1,6 +1,6 @@
-//! The two steps of an advantage: the columns `return` (and `value_target`), then `baseline`, `scale`, `advantage` and `used`. An estimator of
-//! tokens makes `token_advantages` and `token_targets` besides: then `return` and `value_target` are those of the first token, and `advantage` is
-//! the mean over the tokens.
+//! The two steps of an advantage: the columns `return` (and `value_target`), then `baseline`, `scale`, `advantage` and
+//! `used`. An estimator of tokens makes `token_advantages` and `token_targets` besides: then `return` and
+//! `value_target` are those of the first token, and `advantage` is the mean over the tokens.
 
 use super::episodes::{episodes, reflections};
 use super::tokens::TokenSteps;
@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Adds `return`, and where a critic was asked `value_target`. Needs whole trajectories, and all of a trial for an estimator that looks
-/// across attempts.
+/// Adds `return`, and where a critic was asked `value_target`. Needs whole trajectories, and all of a trial for an
+/// estimator that looks across attempts.
 pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let estimator = with.of.estimator();
@@ -50,7 +50,8 @@ pub fn value(batches: &[RecordBatch], with: &AdvantageSettings) -> Result<Vec<Re
     view.with(added)
 }
 
-/// The columns that [`value`] makes by an estimator of tokens that reads the lists of `read`: `token_advantages` as they are before any comparison.
+/// The columns that [`value`] makes by an estimator of tokens that reads the lists of `read`: `token_advantages` as
+/// they are before any comparison.
 fn value_tokens(
     view: &View,
     read: &str,
@@ -132,8 +133,8 @@ pub fn compared(with: &AdvantageSettings) -> Vec<&'static str> {
     columns
 }
 
-/// Adds `baseline`, `scale`, `advantage` and `used`, and by `baseline: ema` `running`, which `means` go on with. Needs whole groups. A row that was
-/// dropped upstream keeps its reason.
+/// Adds `baseline`, `scale`, `advantage` and `used`, and by `baseline: ema` `running`, which `means` go on with. Needs
+/// whole groups. A row that was dropped upstream keeps its reason.
 pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings, means: &mut RunningMeans) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let mut columns = vec!["task", "sample", "attempt", "phase", "return", "reward", "group"];
@@ -197,7 +198,8 @@ pub fn compare(batches: &[RecordBatch], with: &AdvantageSettings, means: &mut Ru
     view.with(made)
 }
 
-/// How many groups have no advantage but 0, so that nothing is learnt from them, and how many there are. Takes what [`compare`] gives.
+/// How many groups have no advantage but 0, so that nothing is learnt from them, and how many there are. Takes what
+/// [`compare`] gives.
 pub fn equal_groups(compared: &[RecordBatch]) -> Result<(usize, usize), RowError> {
     let mut differ: BTreeMap<u64, bool> = BTreeMap::new();
     for batch in compared {
@@ -300,7 +302,8 @@ mod tests {
         assert_eq!(equal_groups(&[]).unwrap(), (0, 0));
     }
 
-    /// Groups 0, 1 and 2 of four rows each. What a run that goes on takes from its log is what it had, however the rows come.
+    /// Groups 0, 1 and 2 of four rows each. What a run that goes on takes from its log is what it had, however the rows
+    /// come.
     #[test]
     fn running_means_are_restored_from_the_log() {
         let with = AdvantageSettings { baseline: Baseline::Ema, scale: Scale::None, decay: 0.9, ..Default::default() };

@@ -15,13 +15,15 @@ pub enum Over {
     /// All inputs, each by its weight. A row that one of them drops is dropped.
     #[default]
     All,
-    /// The inputs that use the row, by weights that are divided by their sum: their weighted mean (HGPO, arXiv 2602.22817). An `advantage` with
-    /// `singleton: drop` so says nothing of a row that it has nothing to compare with. A row is dropped that all of them drop.
+    /// The inputs that use the row, by weights that are divided by their sum: their weighted mean (HGPO, arXiv
+    /// 2602.22817). An `advantage` with `singleton: drop` so says nothing of a row that it has nothing to compare with.
+    /// A row is dropped that all of them drop.
     Used,
 }
 
-/// The first input's batches with the weighted sum of all inputs' advantages as `advantage`, or by [`Over::Used`] the weighted mean over
-/// inputs that use the row, and in `used` the first reason against a row. As many weights as inputs; whole rows of each.
+/// The first input's batches with the weighted sum of all inputs' advantages as `advantage`, or by [`Over::Used`] the
+/// weighted mean over inputs that use the row, and in `used` the first reason against a row. As many weights as inputs;
+/// whole rows of each.
 pub fn combine(inputs: &[Vec<RecordBatch>], weights: &[f32], over: Over) -> Result<Vec<RecordBatch>, JoinError> {
     let views = inputs.iter().map(|batches| View::sorted(batches)).collect::<Result<Vec<_>, _>>()?;
     let views: Vec<View> = views.into_iter().flatten().collect();
@@ -78,7 +80,8 @@ mod tests {
         assert_eq!(row::texts(&sum[0], "used").unwrap(), &StringArray::from(vec!["c", "a"]), "the first reason stands");
     }
 
-    /// Weights 1, 2 and 3, as HGPO's (k + 1)^1: (1 * 6 + 2 * 3 + 3 * -1) / 6 = 1.5; without the last (6 + 6) / 3 = 4; alone -1.
+    /// Weights 1, 2 and 3, as HGPO's (k + 1)^1: (1 * 6 + 2 * 3 + 3 * -1) / 6 = 1.5; without the last (6 + 6) / 3 = 4;
+    /// alone -1.
     #[test]
     fn inputs_that_say_nothing_are_left_out() {
         let input = |advantages: Vec<f32>, used: Vec<&str>| vec![rows(vec![0, 1, 2, 3], advantages, used)];

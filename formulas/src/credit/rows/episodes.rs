@@ -1,12 +1,13 @@
-//! Where one episode ends among rows and the next begins: an attempt at a task is an episode, a reflection is a turn of none.
+//! Where one episode ends among rows and the next begins: an attempt at a task is an episode, a reflection is a turn of
+//! none.
 
 use crate::credit;
 use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
 use std::ops::Range;
 
-/// The trajectories of rows sorted by name, as ranges of rows: the turns of each attempt (equal task, sample and attempt), and each
-/// reflection for itself. Reads `task`, `sample`, `attempt` and `phase`.
+/// The trajectories of rows sorted by name, as ranges of rows: the turns of each attempt (equal task, sample and
+/// attempt), and each reflection for itself. Reads `task`, `sample`, `attempt` and `phase`.
 pub fn episodes(rows: &RecordBatch) -> Result<Vec<Range<usize>>, RowError> {
     let (task, sample, attempt) = (row::texts(rows, "task")?, row::u32s(rows, "sample")?, row::u32s(rows, "attempt")?);
     let reflections = reflections(rows)?;

@@ -14,8 +14,8 @@ pub const PLACE: [&str; 3] = ["state", "observation", "visitation_depth"];
 /// The place of a reflection.
 const REFLECTION: &str = "reflection";
 
-/// Adds `visitation_depth` and `group`, a hash of the columns in `by` and of the `history` states before a row's own. Needs whole trajectories.
-/// By [`PLACE`], reflections agree with one another alone.
+/// Adds `visitation_depth` and `group`, a hash of the columns in `by` and of the `history` states before a row's own.
+/// Needs whole trajectories. By [`PLACE`], reflections agree with one another alone.
 pub fn mark(batches: &[RecordBatch], by: &[String], history: usize) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let mut columns = vec!["task", "sample", "attempt", "phase", "state"];
@@ -40,8 +40,8 @@ pub fn mark(batches: &[RecordBatch], by: &[String], history: usize) -> Result<Ve
     view.with(vec![("visitation_depth", depths), ("group", Arc::new(UInt64Array::from(groups)))])
 }
 
-/// Splits each group by likeness. Needs whole groups. The new id is a hash of the old one and the founder's text: with `at_least` 1 it is
-/// the id that the column would have given as the last one in `by`.
+/// Splits each group by likeness. Needs whole groups. The new id is a hash of the old one and the founder's text: with
+/// `at_least` 1 it is the id that the column would have given as the last one in `by`.
 pub fn split(batches: &[RecordBatch], similar: &Similar) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
     let rows = view.read(&["group", "phase", &similar.column])?;
@@ -125,7 +125,8 @@ mod tests {
         }
     }
 
-    /// A task's two samples: one fails in states 1, 2, 1, reflects on it in 1, and tries again; the other one reflects, too.
+    /// A task's two samples: one fails in states 1, 2, 1, reflects on it in 1, and tries again; the other one reflects,
+    /// too.
     #[test]
     fn reflections_share_a_group_that_no_turn_is_in() {
         let u32s = |values: &[u32]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;

@@ -1,7 +1,8 @@
-//! Credit on rows as they flow: which columns are read, what is made of them by the pure functions beside this folder, and what columns
-//! are added. Operators call these and so do the benchmarks: the measured code is the running code.
+//! Credit on rows as they flow: which columns are read, what is made of them by the pure functions beside this folder,
+//! and what columns are added. Operators call these and so do the benchmarks: the measured code is the running code.
 //!
-//! Every function takes the batches that a stage got and gives them back, as they came, with further columns: nothing else is copied.
+//! Every function takes the batches that a stage got and gives them back, as they came, with further columns: nothing
+//! else is copied.
 
 mod advantage;
 mod combine;

@@ -1,4 +1,5 @@
-//! Rows seen token by token: what an estimator of tokens and the comparison of its values need, and their way back to rows.
+//! Rows seen token by token: what an estimator of tokens and the comparison of its values need, and their way back to
+//! rows.
 //!
 //! A row is as many steps as its response has tokens; one without a token is one step, so that its reward isn't lost.
 

@@ -3,8 +3,8 @@
 use super::*;
 use crate::credit::{Baseline, Ema, Equal, Singleton};
 
-/// Returns 1, 4, 2, 2: the best is 2 better than the second best, and no other row has an advantage. By verl's grpo_passk it is divided by
-/// the deviation, sqrt(4.75 / 3) = 1.258306: 1.589437.
+/// Returns 1, 4, 2, 2: the best is 2 better than the second best, and no other row has an advantage. By verl's
+/// grpo_passk it is divided by the deviation, sqrt(4.75 / 3) = 1.258306: 1.589437.
 #[test]
 fn the_best_less_the_second_best() {
     let by = |scale| AdvantageSettings { baseline: Baseline::SecondBest, scale, ..Default::default() };

@@ -1,4 +1,5 @@
-//! Turns compared with the whole batch, token by token: REINFORCE++ (Hu et al. 2025; verl's `compute_reinforce_plus_plus_*`).
+//! Turns compared with the whole batch, token by token: REINFORCE++ (Hu et al. 2025; verl's
+//! `compute_reinforce_plus_plus_*`).
 
 use super::*;
 

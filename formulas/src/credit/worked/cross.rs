@@ -3,7 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Two samples of a task. The first one earns 0, 0.5, fails, reflects, and earns 0, 10; the second one wins at once with 0, 4.
+/// Two samples of a task. The first one earns 0, 0.5, fails, reflects, and earns 0, 10; the second one wins at once
+/// with 0, 4.
 struct TwoTrials;
 impl TwoTrials {
     const REWARDS: [f32; 7] = [0.0, 0.5, 0.0, 0.0, 10.0, 0.0, 4.0];
@@ -89,8 +90,9 @@ fn grpo_and_rloo_compare_all_rows_of_the_task() {
     close(&grpo.advantage, &expected.map(|a| a / 2.647523));
 }
 
-/// Eight samples that all win at once, in three turns. By the return of each attempt they are equal; by the return across attempts their
-/// first turns would be worse than their last ones: 9.025, 9.5 and 10 have mean 9.508333 and, each eight times, deviation 0.406648.
+/// Eight samples that all win at once, in three turns. By the return of each attempt they are equal; by the return
+/// across attempts their first turns would be worse than their last ones: 9.025, 9.5 and 10 have mean 9.508333 and,
+/// each eight times, deviation 0.406648.
 #[test]
 fn samples_that_all_win_at_once_are_equal_by_their_episodes() {
     let rewards = [0.0f32, 0.0, 10.0].repeat(8);
@@ -102,8 +104,8 @@ fn samples_that_all_win_at_once_are_equal_by_their_episodes() {
     close(&by(across(Boundary::Paper)), &[-1.188577, -0.020493, 1.20907].repeat(8));
 }
 
-/// GiGPO in LaMer's code, without the deviation: the episode's part compares what each attempt earned, a reflection nothing, once a
-/// row; the step's part the rows in one state, of any attempt, and all reflections of the task.
+/// GiGPO in LaMer's code, without the deviation: the episode's part compares what each attempt earned, a reflection
+/// nothing, once a row; the step's part the rows in one state, of any attempt, and all reflections of the task.
 #[test]
 fn gigpo_as_released_with_lamer() {
     let meant =
@@ -111,8 +113,8 @@ fn gigpo_as_released_with_lamer() {
     let episode = TwoTrials::advantages(&[7; 7], &meant("episode_return"));
     // 0.5, 0.5, 0, 10, 10, 4, 4: mean 29/7.
     close(&episode.advantage, &[-3.642857, -3.642857, -4.142857, 5.857143, 5.857143, -0.142857, -0.142857]);
-    // Both attempts and the other sample begin in s0: 5.89, 9.5, 3.8 have mean 19.19/3. The second turns are in s1, s2, s1:
-    // 6.2 and 4 have mean 5.1. The reflection is alone.
+    // Both attempts and the other sample begin in s0: 5.89, 9.5, 3.8 have mean 19.19/3. The second turns are in s1, s2,
+    // s1: 6.2 and 4 have mean 5.1. The reflection is alone.
     let states = [0, 1, 9, 0, 2, 0, 1];
     let step = TwoTrials::advantages(&states, &meant("cross_episode_return"));
     close(&step.advantage, &[-0.506667, 1.1, 0.0, 3.103333, 0.0, -2.596667, -1.1]);

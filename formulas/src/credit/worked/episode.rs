@@ -20,8 +20,8 @@ fn grpo_without_scale_is_dr_grpo() {
     close(&of_group(&R, &settings).advantage, &[0.5, -0.5, -0.5, 0.5]);
 }
 
-/// MaxRL: one of four wins, so the mean is 1/4 and the win has (1 - 1/4) / (1/4) = 3; where three of four win it has 1/3. Nothing won is nothing learnt, and a
-/// mean below 0 divides nothing.
+/// MaxRL: one of four wins, so the mean is 1/4 and the win has (1 - 1/4) / (1/4) = 3; where three of four win it has
+/// 1/3. Nothing won is nothing learnt, and a mean below 0 divides nothing.
 #[test]
 fn maxrl_divides_by_the_mean() {
     let settings = AdvantageSettings { scale: Scale::Mean, eps: 0.0, ..Default::default() };
@@ -129,7 +129,8 @@ fn an_invalid_action_costs() {
     close(&TwoTrajectories::advantages(&valid, &[7; 5], &settings).baseline, &[14.0 / 3.0; 5]);
 }
 
-/// Eight losses of 15 turns at -0.1, where one sum rounds to -1.5000001; a win of 11 beside seven of 10.999999: rounding tells nothing.
+/// Eight losses of 15 turns at -0.1, where one sum rounds to -1.5000001; a win of 11 beside seven of 10.999999:
+/// rounding tells nothing.
 #[test]
 fn rounding_is_no_advantage() {
     let losses = [-1.5f32, -1.5, -1.5, -1.5000001, -1.5, -1.5, -1.5, -1.5].map(f64::from);

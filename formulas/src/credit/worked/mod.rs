@@ -1,5 +1,5 @@
-//! The numbers worked out by hand, and properties that hold for any rows. One file each for comparisons of trajectories, of turns and of
-//! whole batches, and for credit across attempts.
+//! The numbers worked out by hand, and properties that hold for any rows. One file each for comparisons of
+//! trajectories, of turns and of whole batches, and for credit across attempts.
 
 mod baselines;
 mod batch;

@@ -16,9 +16,10 @@ fn gigpo_with_scale() {
     close(&TwoTrajectories::gigpo(Unit::Trajectory, Scale::Std), &[2.0 * half, 2.0 * half, half, -2.0 * half, -2.0 * half]);
 }
 
-/// Sample 0 earns 0, 1, 8 and sample 1 0, 0. Sample 2 is a copy of sample 0 at turn 1 and earns 0, 4; sample 3 one of sample 2 at turn 2 and earns 2.
-/// With a discount of a half: sample 2 sees 4 and 2, mean 3, behind its first answer, which is worth 1.5; sample 0's own there is worth 1 + 8 / 2.
-/// Their mean, 3.25, is what sample 0 sees behind its turn 0; its own sample alone would say 5.
+/// Sample 0 earns 0, 1, 8 and sample 1 0, 0. Sample 2 is a copy of sample 0 at turn 1 and earns 0, 4; sample 3 one of
+/// sample 2 at turn 2 and earns 2. With a discount of a half: sample 2 sees 4 and 2, mean 3, behind its first answer,
+/// which is worth 1.5; sample 0's own there is worth 1 + 8 / 2. Their mean, 3.25, is what sample 0 sees behind its turn
+/// 0; its own sample alone would say 5.
 #[test]
 fn a_turn_is_worth_the_mean_of_what_was_played_from_it_on() {
     let (rewards, episodes) = ([0.0, 1.0, 8.0, 0.0, 0.0, 0.0, 4.0, 2.0], [0..3, 3..5, 5..7, 7..8]);

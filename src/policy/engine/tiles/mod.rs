@@ -6,12 +6,14 @@
 //! dq = sum over j of ds[j] k[j],  dk[j] = ds[j] q,  dv[j] = p[j] do
 //! ```
 //!
-//! The sums are those of [`super::attention`], bit by bit. But a page of keys and values is fetched once for the whole tile in place of once for each
-//! token: in a long row, whose pages the processor's caches don't hold, that took longer than the arithmetic.
+//! The sums are those of [`super::attention`], bit by bit. But a page of keys and values is fetched once for the whole
+//! tile in place of once for each token: in a long row, whose pages the processor's caches don't hold, that took longer
+//! than the arithmetic.
 //!
-//! A row of a tile is one head of queries of one token. What a row sums goes through the places in their order, whichever rows are looked at beside
-//! it; what a page sums goes through the tokens from the last to the first, and through the heads of each. Rows are numbered like that, so
-//! rows that see anything of a page are always the first ones.
+//! A row of a tile is one head of queries of one token. What a row sums goes through the places in their order,
+//! whichever rows are looked at beside it; what a page sums goes through the tokens from the last to the first, and
+//! through the heads of each. Rows are numbered like that, so rows that see anything of a page are always the first
+//! ones.
 
 mod panels;
 mod rows;
@@ -40,7 +42,8 @@ pub struct TileScratch {
     /// For each page and row the scores, which become probabilities, and how they should move.
     scores: Vec<Lanes>,
     moved: Vec<Lanes>,
-    /// What is known of each row: its largest score, which becomes 1 / total, and how its probabilities should move on the whole.
+    /// What is known of each row: its largest score, which becomes 1 / total, and how its probabilities should move on
+    /// the whole.
     factors: Vec<Lanes>,
     means: Vec<Lanes>,
     /// Sums of the rows, `[room, padded]`.
@@ -96,7 +99,8 @@ fn normalise<V: Vector>(exponentials: &mut [Lanes], factors: &[Lanes]) {
     }
 }
 
-/// Adds what the rows from `first` on, `count` of them, give to the keys and values of one page: `dpage` `[2, head, PAGE]`.
+/// Adds what the rows from `first` on, `count` of them, give to the keys and values of one page: `dpage`
+/// `[2, head, PAGE]`.
 #[inline(always)]
 fn page_back<V: Vector>(rows: TileRows, page: usize, first: usize, count: usize, dpage: &mut [f32], scratch: &TileScratch) {
     let head = rows.heads.head;
@@ -195,7 +199,8 @@ fn back_rows<V: Vector, E: KvNumber>(
         }
         rows.give(&sums, kv, dqkv, q.stride);
         scratch.sums = sums;
-        // A page that some don't see as a whole, token by token: when all that attend to one are done, its own gradient is there.
+        // A page that some don't see as a whole, token by token: when all that attend to one are done, its own gradient
+        // is there.
         for token in (0..rows.tokens).rev() {
             let first = (rows.tokens - 1 - token) * rows.group();
             let seen = dpages.iter_mut().enumerate().take((place + token + 1).div_ceil(PAGE));
@@ -214,16 +219,18 @@ fn back_rows<V: Vector, E: KvNumber>(
 }
 
 vectorised! {
-    /// Rows of `out`, packed: the attention of the queries of a tile, rows of `q`, turned, whose first token is at `place`. `pages` have the keys and
-    /// values of all that its last token sees; the part from `at` on belongs to this block.
+    /// Rows of `out`, packed: the attention of the queries of a tile, rows of `q`, turned, whose first token is at
+    /// `place`. `pages` have the keys and values of all that its last token sees; the part from `at` on belongs to this
+    /// block.
     pub fn attend<E: KvNumber>(q: StridedRows, heads: Heads, pages: &[&[E]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
         attend_rows::<V, E>(q, heads, pages, at, place, out, scratch);
     }
 
-    /// The gradient of the queries, keys and values of a tile, given that of what it attends to, rows of `dout`, in place of what is in rows of `dqkv`,
-    /// which lie as far from one another as those of `q`. All that begins with its tokens has been looked at: so what has been added to `dpages`, keys
-    /// and values both as `[head, PAGE]`, is taken out where its own tokens are, and added to where others are. `turned` is like `pages`, with
-    /// values in place of keys and keys in place of values.
+    /// The gradient of the queries, keys and values of a tile, given that of what it attends to, rows of `dout`, in
+    /// place of what is in rows of `dqkv`, which lie as far from one another as those of `q`. All that begins with its
+    /// tokens has been looked at: so what has been added to `dpages`, keys and values both as `[head, PAGE]`, is taken
+    /// out where its own tokens are, and added to where others are. `turned` is like `pages`, with values in place of
+    /// keys and keys in place of values.
     pub fn back<E: KvNumber>(q: StridedRows, heads: Heads, pages: &[&[E]], turned: &[&[E]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
         back_rows::<V, E>(q, heads, pages, turned, place, dout, dqkv, dpages, scratch);
     }

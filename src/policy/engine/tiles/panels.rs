@@ -1,4 +1,5 @@
-//! The sums of a tile, a panel of rows at a time: as many as the processor has registers for, so that what is loaded once serves them all.
+//! The sums of a tile, a panel of rows at a time: as many as the processor has registers for, so that what is loaded
+//! once serves them all.
 
 use super::super::kv::{KvNumber, PAGE};
 use super::rows::{TileRows, FEW};
@@ -23,7 +24,8 @@ macro_rules! each_panel {
 }
 pub(super) use each_panel;
 
-/// The sums, for each row of a panel, of each number `i` times number `i` of the keys, for i = FROM, FROM + STEP and so on.
+/// The sums, for each row of a panel, of each number `i` times number `i` of the keys, for i = FROM, FROM + STEP and so
+/// on.
 #[inline(always)]
 fn dots<V: Vector, E: KvNumber, const R: usize, const FROM: usize, const STEP: usize>(keys: &[[E; LANES]], panel: &[[f32; R]]) -> [V; R] {
     let mut sums = [V::splat(0.0); R];
@@ -71,8 +73,8 @@ pub fn pack_rows<V: Vector>(rows: &[f32], head: usize, panels: &mut Vec<f32>) {
     each_panel!(rows.len() / head, row, pack::<MANY>(rows, head, row, panels), pack::<FEW>(rows, head, row, panels));
 }
 
-/// Adds to `C` lanes, from number `from` on, of the sums of the `R` rows from `row` on the values of the pages from `first` on, each
-/// weighed by its number in `p`. With `PART` a row may see less than a page.
+/// Adds to `C` lanes, from number `from` on, of the sums of the `R` rows from `row` on the values of the pages from
+/// `first` on, each weighed by its number in `p`. With `PART` a row may see less than a page.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn weigh<V: Vector, E: KvNumber, const R: usize, const C: usize, const PART: bool>(

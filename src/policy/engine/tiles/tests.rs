@@ -9,7 +9,8 @@ use crate::policy::products::isa::Isa;
 use crate::policy::products::vectors::{exp, sum, Lanes, LANES};
 use crate::seed::Random;
 
-/// Tokens of a trie, each with the one before it. Of each branch it is said how many tokens it shares with the one before it, and how many it has.
+/// Tokens of a trie, each with the one before it. Of each branch it is said how many tokens it shares with the one
+/// before it, and how many it has.
 fn trie(branches: &[(usize, usize)]) -> (Vec<PlacedToken>, Vec<Option<usize>>) {
     let (mut tokens, mut before, mut path) = (vec![], vec![], Vec::new());
     for &(shared, length) in branches {
@@ -101,7 +102,8 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|x| x.to_bits()).collect()
 }
 
-/// Whatever tiles a trie falls into, and whichever instructions there are: the bits of the sums one by one, from the last token to the first.
+/// Whatever tiles a trie falls into, and whichever instructions there are: the bits of the sums one by one, from the
+/// last token to the first.
 #[test]
 fn tiles_have_the_bits_of_the_sums_one_by_one() {
     tiles_of::<f32>(|x| x);

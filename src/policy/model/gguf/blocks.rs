@@ -69,7 +69,8 @@ fn q4_1(from: &[u8], to: &mut [f32]) {
     }
 }
 
-/// 32 high bits, then 32 numbers' low 4 bits, the first 16 in the low halves of the bytes: scale * n + least. In Q5_0 the least is -16 scales.
+/// 32 high bits, then 32 numbers' low 4 bits, the first 16 in the low halves of the bytes: scale * n + least. In Q5_0
+/// the least is -16 scales.
 fn five(from: &[u8], scale: f32, least: f32, to: &mut [f32]) {
     let high = u32::from_le_bytes([from[0], from[1], from[2], from[3]]);
     let bit = |i: usize| (high >> i & 1) as u8 * 16;
@@ -87,8 +88,8 @@ fn q8_0(from: &[u8], to: &mut [f32]) {
     }
 }
 
-/// Two scales, 12 bytes with a scale and an offset of 6 bits for each of 8 stretches of 32 numbers, then the numbers of 4 bits, two
-/// stretches in the halves of 32 bytes: scale * s * n - offset * m.
+/// Two scales, 12 bytes with a scale and an offset of 6 bits for each of 8 stretches of 32 numbers, then the numbers of
+/// 4 bits, two stretches in the halves of 32 bytes: scale * s * n - offset * m.
 fn q4_k(from: &[u8], to: &mut [f32]) {
     let (scale, offset) = (half(from, 0), half(from, 2));
     let (packed, numbers) = (&from[4..16], &from[16..144]);
@@ -166,7 +167,8 @@ mod tests {
 
     #[test]
     fn blocks_of_blocks_as_worked_by_hand() {
-        // Stretch 0 has scale 1 and offset 3; stretch 4 scale 2 + 16 * 2 = 34 and offset 5 + 16 * 3 = 53, of high bits in bytes 0 and 4.
+        // Stretch 0 has scale 1 and offset 3; stretch 4 scale 2 + 16 * 2 = 34 and offset 5 + 16 * 3 = 53, of high bits
+        // in bytes 0 and 4.
         let mut bytes = [0u8; 144];
         bytes[..2].copy_from_slice(&HALF);
         bytes[2..4].copy_from_slice(&TWO);
@@ -178,7 +180,8 @@ mod tests {
         let numbers = unpack("Q4_K", &bytes);
         assert_eq!((numbers[0], numbers[1]), (0.5 * 7.0 - 6.0, -6.0));
         assert_eq!((numbers[128], numbers[129]), (17.0 * 9.0 - 106.0, -106.0));
-        // Number 0: low 5, high 1: 21 - 32; number 96 (quarter 3, scale 6): low 10 from the upper half of byte 32, high 2: 42 - 32.
+        // Number 0: low 5, high 1: 21 - 32; number 96 (quarter 3, scale 6): low 10 from the upper half of byte 32, high
+        // 2: 42 - 32.
         let mut bytes = [0u8; 210];
         bytes[0] = 5;
         bytes[32] = 10 << 4;

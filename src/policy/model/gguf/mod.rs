@@ -1,8 +1,9 @@
-//! GGUF, llama.cpp's format: one file with metadata, a tokenizer, and tensors that may be quantised; read as if it were the folder that
-//! `transformers` would have. A large model may lie in several such files (`NAME-00001-of-00003.gguf` and so on), the first with the metadata.
+//! GGUF, llama.cpp's format: one file with metadata, a tokenizer, and tensors that may be quantised; read as if it were
+//! the folder that `transformers` would have. A large model may lie in several such files (`NAME-00001-of-00003.gguf`
+//! and so on), the first with the metadata.
 //!
-//! The layout follows ggml's specification of version 2 and 3: a header, the metadata (named, typed values), where each tensor lies,
-//! then the tensors, all with the least significant byte first.
+//! The layout follows ggml's specification of version 2 and 3: a header, the metadata (named, typed values), where each
+//! tensor lies, then the tensors, all with the least significant byte first.
 
 mod blocks;
 mod names;
@@ -58,7 +59,8 @@ impl Gguf {
     /// Opens a file, and the others that it is one part with, and reads all but the tensors.
     ///
     /// # Errors
-    /// If one isn't there, isn't GGUF or is cut off, or if they hold an architecture, a tokenizer or a quantisation that isn't known here.
+    /// If one isn't there, isn't GGUF or is cut off, or if they hold an architecture, a tokenizer or a quantisation
+    /// that isn't known here.
     pub fn open(path: &Path) -> Result<Gguf, PolicyError> {
         let paths = parts(path);
         let (metadata, found) = read(&paths[0])?;

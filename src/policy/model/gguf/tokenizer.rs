@@ -5,8 +5,8 @@ use crate::policy::FileFault;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
-/// How text is cut before pairs are merged: llama.cpp's name, and the expression that `transformers` has in the tokenizers of that name.
-/// `None`: the expression of GPT-2, which the library has built in.
+/// How text is cut before pairs are merged: llama.cpp's name, and the expression that `transformers` has in the
+/// tokenizers of that name. `None`: the expression of GPT-2, which the library has built in.
 const CUTS: &[(&str, Option<&str>, bool)] = &[
     ("default", None, false),
     ("gpt-2", None, false),
