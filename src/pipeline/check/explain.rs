@@ -23,7 +23,7 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
     let name = named(&path, subject);
     let actual = here.called();
     let about = |key: &str| subject.schema.pointer(&format!("/properties/{key}/description")).and_then(Value::as_str);
-    let help = path.first().and_then(|key| about(key).map(|about| format!("`{key}`: {}", first_line(about))));
+    let help = path.first().and_then(|key| about(key).map(|about| format!("`{key}`: {}", first_sentence(about))));
     let help = match here.text() {
         Some("yes" | "on" | "no" | "off") => Some("YAML's truth values are `true` and `false`".into()),
         _ => help,
@@ -71,7 +71,7 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         }
         Kind::Required { property } => {
             let key = property.as_str().unwrap_or_default();
-            let help = about(key).filter(|_| path.is_empty()).map(|about| format!("`{key}`: {}", first_line(about)));
+            let help = about(key).filter(|_| path.is_empty()).map(|about| format!("`{key}`: {}", first_sentence(about)));
             report.add(holder(tree, subject, &path), format!("{name} needs the setting `{key}`"), help);
         }
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => alternatives(context, error, tree, subject, report),
@@ -90,7 +90,7 @@ fn alternatives(context: &[Vec<ValidationError<'static>>], error: &ValidationErr
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let here = tree.deepest(path.iter().copied());
     let about = path.first().and_then(|key| subject.schema.pointer(&format!("/properties/{key}/description"))?.as_str());
-    let help = about.map(|about| format!("`{}`: {}", path[0], first_line(about)));
+    let help = about.map(|about| format!("`{}`: {}", path[0], first_sentence(about)));
     let all: Vec<&ValidationError> = context.iter().flatten().collect();
     choices(&all, here, &named(&path, subject), help, report);
 }
@@ -142,7 +142,10 @@ fn holder(tree: &Tree, subject: &Subject, path: &[&str]) -> Location {
     }
 }
 
-/// The first line of a description: the rest is for the documentation.
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
+/// The first sentence of a description, however its lines are broken: the rest is for the documentation.
+fn first_sentence(text: &str) -> String {
+    let line = text.replace('\n', " ");
+    let begins = |at: usize| line[at + 2..].starts_with(|c: char| c.is_uppercase() || c == '`');
+    let end = line.match_indices(". ").map(|(at, _)| at).find(|at| begins(*at)).map_or(line.len(), |at| at + 1);
+    line[..end].into()
 }
