@@ -51,11 +51,12 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
         (true, None) => count.saturating_mul(LEARNING),
         (true, Some(adapters)) => count.saturating_mul(playing).saturating_add(adapters.saturating_mul(LEARNING)),
     };
+    let values = pipeline.models[name]["head"] == "value";
     // The copy that acts, where there is one: bytes a parameter, without the scales of 8 bits.
     let packed = match pipeline.models[name]["act"].as_str() {
         Some("f32") => PLAYING,
         Some("int8") => 1,
-        None | Some("auto") if adapters.is_none() && playing == PLAYING && !elsewhere && row_by_row_is_quick() => PLAYING,
+        None | Some("auto") if !values && adapters.is_none() && playing == PLAYING && !elsewhere && row_by_row_is_quick() => PLAYING,
         _ => 0,
     };
     let needs = needs.saturating_add(count.saturating_mul(packed));

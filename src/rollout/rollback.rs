@@ -62,10 +62,9 @@ pub fn rollbacks(view: &View, worlds: &mut Worlds) -> Result<Vec<String>, Rollou
         let at = match known.get(&name) {
             Some(at) => *at,
             None => {
-                let way = ways
-                    .as_ref()
-                    .and_then(|ways| ways.to((tasks.value(i), samples.value(i), tries.value(i), turns.value(i))))
-                    .unwrap_or_else(|| (first..=i).collect());
+                // Of a branch whose way isn't among the rows nothing is known.
+                let own = (tasks.value(i), samples.value(i), tries.value(i), turns.value(i));
+                let Some(way) = ways.as_ref().map_or_else(|| Some((first..=i).collect()), |ways| ways.to(own)) else { continue };
                 let actions = way.into_iter().map(|turn| actions.value(turn).to_owned()).collect();
                 let task = Task::parse(tasks.value(i))?;
                 steps.push(Step { task, actions, from, to, candidates: None, back: None });

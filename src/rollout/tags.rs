@@ -30,11 +30,11 @@ pub fn number(text: &str) -> Option<&str> {
     let behind: Vec<char> = rest[length..].chars().take(4).collect();
     let digits = behind.iter().skip(1).take_while(|c| c.is_ascii_digit()).count();
     let goes_on = match behind.first() {
-        Some(',' | '\'' | '\u{2019}' | '\u{66b}' | '\u{66c}' | '^') => digits > 0,
+        Some(',' | '\'' | '\u{2019}' | '\u{66b}' | '\u{66c}' | '^' | '_') => digits > 0,
         Some('e' | 'E') => digits > 0 || behind.get(1).is_some_and(|c| "+-".contains(*c)),
-        Some('x' | 'X') => true,
-        Some(c) => c.is_whitespace() && digits == 3,
-        None => false,
+        Some('x' | 'X') => rest[..length] == *"0",
+        Some(' ' | '\u{a0}' | '\u{202f}') => digits == 3,
+        _ => false,
     };
     let number = text[start..digit + length].trim_end_matches('.');
     (!unclear && !goes_on && number.parse::<f32>().is_ok_and(f32::is_finite)).then_some(number)

@@ -162,7 +162,9 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
     for (key, value) in page["figures"].as_object().unwrap() {
         assert_eq!(whole[key], *value, "{key}");
     }
-    for row in asked(&run, "SELECT task, sample, count(*) AS tried FROM audit WHERE iteration = 2 GROUP BY ALL") {
+    let tried = asked(&run, "SELECT task, sample, count(*) AS tried FROM audit WHERE iteration = 2 GROUP BY ALL");
+    assert!(!tried.is_empty());
+    for row in tried {
         let (task, sample) = (row["task"].as_str().unwrap(), &row["sample"]);
         let episode = &pages[&format!("runs/0/episode&iteration=2&table=trajectories&task={task}&sample={sample}")];
         assert_eq!(episode["audited"]["rows"].as_array().unwrap().len() as u64, row["tried"].as_u64().unwrap());
@@ -171,6 +173,8 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
     assert!(other.contains("was begun otherwise") && other.contains("--name"), "{other}");
     let none = fails(flow().arg("audit").arg(&run).args(["--credit", "nope", "--name", "other"]));
     assert!(none.contains("no column `nope` of numbers was logged") && none.contains("advantage"), "{none}");
+    let list = fails(flow().arg("audit").arg(&run).args(["--credit", "response_tokens", "--name", "other"]));
+    assert!(list.contains("no column `response_tokens` of numbers was logged"), "{list}");
     // A column that the rollout has itself is one as well.
     let paid = audit(&run, &["--turns", "4", "--plays", "2", "--credit", "reward", "--name", "paid"]);
     assert_eq!(paid["turns"], 4);

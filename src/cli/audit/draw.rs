@@ -66,7 +66,7 @@ fn rows(answer: &QueryResult) -> Result<RecordBatch> {
 fn numeric(run: &Run, credit: &str) -> Result<()> {
     let tables = log::tables(run)?;
     let columns = || tables.iter().filter(|table| table.name == "trajectories").flat_map(|table| &table.columns);
-    let number = |kind: &str| ["FLOAT", "DOUBLE", "BOOLEAN"].contains(&kind) || kind.contains("INT");
+    let number = |kind: &str| ["FLOAT", "DOUBLE", "BOOLEAN"].contains(&kind) || kind.ends_with("INT") || kind.ends_with("INTEGER");
     if columns().any(|(name, kind)| name == credit && number(kind)) {
         return Ok(());
     }
