@@ -1,4 +1,5 @@
-//! One process at a time writes a run. The lock is the operating system's: it ends with the process, however that ends.
+//! One process at a time writes a run, or an audit of one. The lock is the operating system's: it ends with the
+//! process, however that ends.
 
 use super::{LogError, Run};
 use std::fs::{File, TryLockError};
