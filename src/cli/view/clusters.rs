@@ -36,25 +36,25 @@ pub fn clusters(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     let of_turns = table.has("prototype");
     let parts = if of_turns { observed(run, &table, iteration)? } else { remembered(&table, iteration) };
     let entries = if of_turns && !nodes_with(run, "change")?.is_empty() { "coalesce(entries, 0)" } else { "NULL" };
-    let (mut told, mut turns) = ("NULL", String::new());
+    let (mut retrieved, mut turns) = ("NULL", String::new());
     if let Ok((rows, list)) = readers(run) {
-        let given = format!(
+        let reading = format!(
             "SELECT iteration, {NAME}, {list} AS list FROM {} WHERE iteration BETWEEN {first} AND {iteration} AND len({list}) > 0",
             rows.name
         );
         let of_cluster = match of_turns {
-            true => format!("({given}) JOIN cluster_rows USING (iteration, {NAME})"),
+            true => format!("({reading}) JOIN cluster_rows USING (iteration, {NAME})"),
             false => {
-                format!("(SELECT *, unnest(list) AS id FROM ({given})) JOIN (SELECT DISTINCT id, cluster FROM cluster_rows) USING (id)")
+                format!("(SELECT *, unnest(list) AS id FROM ({reading})) JOIN (SELECT DISTINCT id, cluster FROM cluster_rows) USING (id)")
             }
         };
         turns = format!(
             " LEFT JOIN (SELECT cluster, count(*) AS told FROM (SELECT DISTINCT cluster, iteration, {NAME} FROM {of_cluster}) GROUP BY cluster) USING (cluster)"
         );
-        told = "coalesce(told, 0)";
+        retrieved = "coalesce(told, 0)";
     }
     let sql = format!(
-        "WITH {parts} SELECT cluster, prototype, coalesce(members, 0) AS members, {told} AS told, {entries} AS entries, since, task, sample, \
+        "WITH {parts} SELECT cluster, prototype, coalesce(members, 0) AS members, {retrieved} AS told, {entries} AS entries, since, task, sample, \
          attempt, turn FROM cluster_founders LEFT JOIN cluster_sizes USING (cluster) LEFT JOIN cluster_entries USING (cluster){turns} \
          ORDER BY members DESC, since, cluster LIMIT {}",
         MOST + 1

@@ -77,9 +77,6 @@ impl Expressions {
             return refused("it has several lines and `--`, which begins a comment: leave it out".into());
         }
         let text = text.replace(['\n', '\r'], " ");
-        // Every second part stands in quotes; the windows name it in any tree.
-        let word = |part: &str| part.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word.eq_ignore_ascii_case(OTHER));
-        self.others |= text.split('\'').step_by(2).any(word);
         let tree = self.parsed(&text)?;
         let mut read = BTreeSet::new();
         if let Some(why) = refusal(&tree, &[], &mut read) {
@@ -95,10 +92,10 @@ impl Expressions {
             if shape(&found) != shape(sql_type(kind)) {
                 return refused(format!("it is {found}, and the column is {}", kind.name()));
             }
-            let statement = select(&[(name, kind, &text)]);
+            let statement = select(&[(name, kind, &text)], WINDOWS);
             self.db.prepare(&statement).map_err(|error| LogError::Sql(placed(&error.to_string())))?;
         }
-        read.remove(OTHER);
+        self.others |= read.remove(OTHER);
         self.reads.extend(read);
         self.columns.push((name.into(), kind, text));
         Ok(())
@@ -106,8 +103,10 @@ impl Expressions {
 
     /// The tree of an expression, as DuckDB's parser has it.
     fn parsed(&self, text: &str) -> Result<Value, LogError> {
+        // Without `other`, which the tree then has only where the expression itself asks for it.
+        let windows = WINDOWS.replace("other, ", "");
         let tree = |text: &str| -> Result<Value, LogError> {
-            let statement = literal(&select(&[("x", Kind::F32, text)]));
+            let statement = literal(&select(&[("x", Kind::F32, text)], &windows));
             let tree: String = self.db.query_row(&format!("SELECT json_serialize_sql({statement})"), [], |row| row.get(0))?;
             let mut tree: Value = serde_json::from_str(&tree).map_err(|_| LogError::Sql("a number in it is too large".into()))?;
             unplaced(&mut tree);
@@ -115,7 +114,7 @@ impl Expressions {
         };
         let (mut tree, mut frame) = (tree(text)?, tree("0")?);
         if tree["error"] == true {
-            let error = self.db.prepare(&select(&[("x", Kind::F32, text)])).err();
+            let error = self.db.prepare(&select(&[("x", Kind::F32, text)], WINDOWS)).err();
             return Err(LogError::Sql(error.map_or("it is no expression of SQL".into(), |error| placed(&error.to_string()))));
         }
         // Whatever isn't inside the brackets must be as it was written here.
@@ -163,7 +162,7 @@ impl Expressions {
         }
         appender.flush()?;
         let all: Vec<(&str, Kind, &str)> = self.columns.iter().map(|(name, kind, text)| (name.as_str(), *kind, text.as_str())).collect();
-        let mut statement = self.db.prepare(&select(&all))?;
+        let mut statement = self.db.prepare(&select(&all, WINDOWS))?;
         let batches: Vec<RecordBatch> = statement.stream_arrow([])?.collect::<Result<_, _>>()?;
         let made = |i: usize, name: &'_ str, kind: Kind| -> Result<ArrayRef, LogError> {
             let parts: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(i + 1).as_ref()).collect();
@@ -194,10 +193,10 @@ fn shape(sql_type: &str) -> (bool, bool) {
 }
 
 /// The statement that makes these columns, behind the number of each row.
-fn select(columns: &[(&str, Kind, &str)]) -> String {
+fn select(columns: &[(&str, Kind, &str)], windows: &str) -> String {
     let column = |(name, kind, text): &(&str, Kind, &str)| format!("CAST((\n{text}\n) AS {}) AS {}", sql_type(*kind), quoted(name));
     let columns: Vec<String> = columns.iter().map(column).collect();
-    format!("SELECT {0}, {1} FROM rows WINDOW {WINDOWS} ORDER BY {0}", quoted(ROW), columns.join(", "))
+    format!("SELECT {0}, {1} FROM rows WINDOW {windows} ORDER BY {0}", quoted(ROW), columns.join(", "))
 }
 
 /// Removes the places of the words in a statement: they differ with its length.
