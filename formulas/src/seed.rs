@@ -1,7 +1,7 @@
 //! Random numbers that depend on names alone: a seed is a hash of its purpose, never of its caller.
 //!
 //! ```
-//! use flow::seed::{mix, text, Random};
+//! use formulas::seed::{mix, text, Random};
 //! let seed = mix(mix(7, text("sokoban")), 3);
 //! assert_eq!(Random::new(seed).below(10), Random::new(seed).below(10));
 //! ```

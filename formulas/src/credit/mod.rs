@@ -10,7 +10,7 @@
 //! which worker a row came from. [`rows`] does the same on Arrow batches: what operators run and benchmarks measure.
 //!
 //! ```
-//! use flow::credit::{advantages, episodes, values, AdvantageSettings, Columns};
+//! use formulas::credit::{advantages, episodes, values, AdvantageSettings, Columns};
 //! // Four trajectories of one turn each, all in one group: GRPO.
 //! let rows = Columns { reward: &[1.0, 0.0, 0.0, 1.0], trajectory: &[0, 1, 2, 3], ..Default::default() };
 //! let settings = AdvantageSettings::default();

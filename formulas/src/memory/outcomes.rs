@@ -57,7 +57,7 @@ impl Outcomes {
     /// `episodes`; of equals the one with the smaller draw. A score that is no number belongs to neither.
     ///
     /// ```
-    /// use flow::memory::{Outcomes, RankIn, Ranked};
+    /// use formulas::memory::{Outcomes, RankIn, Ranked};
     /// let outcomes = |rank| Outcomes { threshold: None, best: 2, worst: 1, rank };
     /// let episode = |task, score, draw| Ranked { task, score, draw };
     /// let episodes = [episode("a", 1.0, 0), episode("a", 3.0, 1), episode("b", 9.0, 2), episode("b", 8.0, 3), episode("b", 8.0, 4)];

@@ -48,7 +48,7 @@ impl<L: Likeness> Prototypes<L> {
     /// There are none yet.
     ///
     /// ```
-    /// use flow::prototypes::{Cosine, Prototypes};
+    /// use formulas::prototypes::{Cosine, Prototypes};
     /// let mut clusters = Prototypes::new(Cosine { at_least: 0.85 });
     /// let (east, north_east, north): (&[f32], &[f32], &[f32]) = (&[1.0, 0.0], &[0.9, 0.43589], &[0.0, 1.0]);
     /// assert_eq!(clusters.join(0, 1, east), (1, true));

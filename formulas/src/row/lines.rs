@@ -2,9 +2,9 @@
 //! a default ([`default`]) or columns that no node needs.
 //!
 //! ```
-//! let rows = flow::row::lines::parse("rows.jsonl", r#"{"task": "a", "turn": 1, "reward": 0.5}"#).unwrap();
+//! let rows = formulas::row::lines::parse("rows.jsonl", r#"{"task": "a", "turn": 1, "reward": 0.5}"#).unwrap();
 //! assert_eq!((rows[0].number, rows[0].name.task.as_str(), rows[0].name.turn), (1, "a", 1));
-//! let wrong = flow::row::lines::parse("rows.jsonl", r#"{"task": "a", "rewrd": 0.5}"#).unwrap_err();
+//! let wrong = formulas::row::lines::parse("rows.jsonl", r#"{"task": "a", "rewrd": 0.5}"#).unwrap_err();
 //! assert_eq!(wrong.to_string(), "rows.jsonl:1: there is no column `rewrd`\n  = help: did you mean `reward`?");
 //! ```
 
