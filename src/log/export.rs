@@ -22,7 +22,7 @@ pub fn export_parquet(run: &Run, folder: &Path) -> Result<Vec<String>, LogError>
     let _reading = ReadLock::begin(run);
     let (index, whole) = (LogIndex::read(run.root())?, 0..=u64::MAX);
     let files = views::files(run, &index, &whole, &|_| true)?;
-    let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole)?;
+    let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole, &|_| true)?;
     let tables: Vec<String> = views::tables(&db)?.into_iter().map(|table| table.name).collect();
     for table in &tables {
         let (path, sql) = (parquet(folder, table), format!("FROM {}", quoted(table)));

@@ -4,7 +4,7 @@ use super::index::LogIndex;
 use super::print::printer;
 use super::readers::ReadLock;
 use super::texts::{self, Decoder};
-use super::views::NodeFiles;
+use super::views::{NodeFiles, JOINED};
 use super::{guard, print, scope, views, AnswerFormat, Iteration, LogError, Run};
 use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast_with_options, CastOptions};
@@ -57,7 +57,7 @@ pub(super) fn answers(run: &Run, questions: &[&str]) -> Result<Vec<Result<QueryR
     let _reading = ReadLock::begin(run);
     let index = LogIndex::read(run.root())?;
     let files = views::files(run, &index, &whole, &|_| true)?;
-    let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole)?;
+    let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole, &|_| true)?;
     let answer = |sql: &&str| {
         guard::check(sql)?;
         ask(&db, sql).map_err(|e| explained(&db, sql, &e.to_string()))
@@ -76,47 +76,47 @@ struct OpenDatabase {
 fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Option<&Decoder>) -> Result<OpenDatabase, LogError> {
     let reading = ReadLock::begin(run);
     let index = LogIndex::read(run.root())?;
+    // A view is opened when it is made: a query makes only the views that it names.
+    let asked = |node: &str| sql.is_none_or(|sql| lists(sql) || names(sql, node));
     let connect = |files: &NodeFiles, iterations: &[Iteration]| {
-        let db = views::connect(&index.info, files, iterations, &within)?;
+        let db = views::connect(&index.info, files, iterations, &within, &|view| sql.is_none_or(|sql| lists(sql) || mentions(sql, view)))?;
         decode.map_or(Ok(()), |decode| texts::register(&db, decode))?;
         Ok::<_, duckdb::Error>(db)
     };
-    let root = run.root();
+    let files = |span: &RangeInclusive<u64>, verify: &dyn Fn(&str) -> bool| {
+        let mut files = views::files(run, &index, span, verify)?;
+        files.retain(|(node, _)| asked(node));
+        Ok::<_, LogError>(files)
+    };
+    let Some(sql) = sql else { return Ok(OpenDatabase { db: connect(&files(&within, &|_| false)?, &[])?, _reading: reading }) };
+    let verified = |span: &RangeInclusive<u64>| files(span, &|node| names(sql, node));
     // The figures of a long run are many, and few ask for them.
-    let figures = sql.is_some_and(|sql| lists(sql) || sql.to_lowercase().contains("metrics"));
-    let iterations = if figures { index.committed(root, within.clone())? } else { Vec::new() };
-    let (mut files, mut db) = (views::files(run, &index, &within, &|_| false)?, None);
-    // A view is opened when it is made: a query makes only the views that it names.
-    let asked = |node: &str| sql.is_none_or(|sql| lists(sql) || names(sql, node));
-    files.retain(|(node, _)| asked(node));
-    if let Some(sql) = sql {
-        // Before their sums are known, DuckDB looks at the files' footers only.
-        let draft = connect(&files, &[]);
-        let needed = match &draft {
-            Ok(draft) => scope::iterations(draft, sql),
-            Err(_) => 0..=u64::MAX,
-        };
-        let needed = *needed.start().max(within.start())..=*needed.end().min(within.end());
-        let mut known = views::files(run, &index, &needed, &|node| names(sql, node))?;
-        known.retain(|(node, _)| asked(node));
-        let same = known == files && !figures;
-        files = known;
-        db = draft.ok().filter(|_| same);
+    let figures = lists(sql) || sql.to_lowercase().contains("metrics");
+    let iterations = if figures { index.committed(run.root(), within.clone())? } else { Vec::new() };
+    if within != (0..=u64::MAX) {
+        return Ok(OpenDatabase { db: connect(&verified(&within)?, &iterations)?, _reading: reading });
     }
-    let db = match db {
-        Some(db) => db,
-        None => connect(&files, &iterations)?,
+    // Which iterations are read, DuckDB's plan says: until their sums are known, it looks at the files' footers only.
+    let all = files(&within, &|_| false)?;
+    let draft = connect(&all, &[]);
+    let needed = draft.as_ref().map_or(0..=u64::MAX, |draft| scope::iterations(draft, sql));
+    let known = verified(&needed)?;
+    let db = match draft {
+        Ok(draft) if known == all && !figures => draft,
+        _ => connect(&known, &iterations)?,
     };
     Ok(OpenDatabase { db, _reading: reading })
 }
 
-/// Views and functions that read the rows of several nodes.
-const JOINED: [&str; 6] = ["trajectories", "provenance", "memory_at", "clusters_at", "query", "glob"];
-
 /// Whether `sql` can read rows of `node`: it names the node, or something that reads several.
 fn names(sql: &str, node: &str) -> bool {
+    mentions(sql, node) || JOINED.iter().any(|view| mentions(sql, view))
+}
+
+/// Whether `sql` has this name in it, or a function that takes names as texts.
+fn mentions(sql: &str, name: &str) -> bool {
     let sql = sql.to_lowercase();
-    JOINED.iter().chain([&node.to_lowercase().as_str()]).any(|name| sql.contains(name))
+    [name.to_lowercase().as_str(), "query", "glob"].iter().any(|word| sql.contains(word))
 }
 
 /// Whether `sql` asks for the tables themselves.

@@ -66,7 +66,7 @@ pub fn values_of(names: &[String], rows: &[Vec<f64>], expression: &str) -> Resul
 pub fn parses(info: &RunInfo, sql: &str, audited: bool) -> Result<(), LogError> {
     guard::check(sql)?;
     let nodes = info.nodes.iter().map(|node| node.id.as_str()).chain(["errors"]).map(|id| (id, Vec::new())).collect();
-    let db = views::connect(info, &nodes, &[], &(0..=u64::MAX))?;
+    let db = views::connect(info, &nodes, &[], &(0..=u64::MAX), &|_| true)?;
     if audited && info.nodes.iter().all(|node| node.id != "audit") {
         let columns: Vec<String> = AUDIT.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
         db.execute_batch(&format!("CREATE TABLE audit ({})", columns.join(", ")))?;

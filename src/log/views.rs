@@ -7,7 +7,7 @@ use super::sql::{literal, quoted, sql_type};
 use super::{beside, pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
 use crate::pipeline::Role;
 use crate::row::{self, NAME};
-use duckdb::{params, Connection, Result as Sql};
+use duckdb::{params, Config, Connection, Result as Sql};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -18,11 +18,18 @@ const ERRORS: &str = "errors";
 /// The committed files of each logged node, and of the table `errors`.
 pub(super) type NodeFiles<'a> = Vec<(&'a str, Vec<PathBuf>)>;
 
-/// An in-memory DuckDB with all the views over these files and figures, of the iterations in `within`. It can read
-/// these files and nothing else, and that can't be undone by a query.
-pub(super) fn connect(info: &RunInfo, nodes: &NodeFiles, iterations: &[Iteration], within: &RangeInclusive<u64>) -> Sql<Connection> {
+/// An in-memory DuckDB with the views over these files and figures, of the iterations in `within`; of the views and
+/// macros that read several nodes, the ones that `asked` holds for. It can read these files and nothing else, and that
+/// can't be undone by a query.
+pub(super) fn connect(
+    info: &RunInfo,
+    nodes: &NodeFiles,
+    iterations: &[Iteration],
+    within: &RangeInclusive<u64>,
+    asked: &dyn Fn(&str) -> bool,
+) -> Sql<Connection> {
     let db = open()?;
-    fill(&db, "main", info, nodes, iterations, within)?;
+    fill(&db, "main", info, nodes, iterations, within, asked)?;
     lock(&db, nodes)?;
     Ok(db)
 }
@@ -35,7 +42,7 @@ pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) ->
         let mut tables_of_sides = [Vec::new(), Vec::new()];
         for (((schema, _, index, iterations), nodes), side_tables) in sides.iter().zip(&all).zip(&mut tables_of_sides) {
             db.execute_batch(&format!("CREATE SCHEMA {0}; SET schema = '{0}'", schema))?;
-            fill(&db, schema, &index.info, nodes, iterations, &(0..=u64::MAX))?;
+            fill(&db, schema, &index.info, nodes, iterations, &(0..=u64::MAX), &|_| true)?;
             *side_tables = tables(&db)?;
         }
         db.execute_batch("SET schema = 'main'")?;
@@ -86,11 +93,9 @@ pub(super) fn alone() -> Sql<Connection> {
 }
 
 fn open() -> Sql<Connection> {
-    let db = Connection::open_in_memory()?;
     // On one thread sums of floats are added in one order, and come out the same each time.
-    db.execute_batch(
-        "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false; SET temp_directory = ''; SET threads = 1",
-    )?;
+    let db = Connection::open_in_memory_with_flags(Config::default().enable_autoload_extension(false)?.threads(1)?)?;
+    db.execute_batch("SET autoinstall_known_extensions = false; SET temp_directory = ''; SET parquet_metadata_cache = true")?;
     // Half of the free memory: a question must not take the machine from the run beside it. Where that isn't known,
     // DuckDB's own limit stands.
     if let Some(free) = free_memory() {
@@ -107,6 +112,9 @@ fn lock(db: &Connection, nodes: &NodeFiles) -> Sql<()> {
     db.execute_batch("SET enable_external_access = false; SET lock_configuration = true")
 }
 
+/// The views and macros that read several nodes.
+pub(super) const JOINED: [&str; 4] = ["memory_at", "clusters_at", "trajectories", "provenance"];
+
 /// Makes the views of one run in the schema that is set.
 fn fill(
     db: &Connection,
@@ -115,6 +123,7 @@ fn fill(
     nodes: &NodeFiles,
     iterations: &[Iteration],
     within: &RangeInclusive<u64>,
+    asked: &dyn Fn(&str) -> bool,
 ) -> Sql<()> {
     // A file of many iterations may have rows of others.
     let all = *within == (0..=u64::MAX);
@@ -135,8 +144,11 @@ fn fill(
         db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
     }
     metrics(db, schema, iterations)?;
-    let columns: BTreeMap<String, Vec<String>> =
-        tables(db)?.into_iter().map(|t| (t.name, t.columns.into_iter().map(|(name, _)| name).collect())).collect();
+    // What a query doesn't name takes as long to make as to ask.
+    if !JOINED.into_iter().any(asked) {
+        return Ok(());
+    }
+    let columns = nodes.iter().map(|(id, _)| Ok(((*id).to_owned(), columns(db, id)?))).collect::<Sql<BTreeMap<_, _>>>()?;
     let turns: Vec<Turns> = info
         .nodes
         .iter()
@@ -147,15 +159,24 @@ fn fill(
             NAME.iter().all(|c| turns.has(c)).then_some(turns)
         })
         .collect();
-    for sql in [memory_at(info, &columns), clusters_at(info, &columns)].into_iter().flatten() {
-        db.execute_batch(&sql)?;
-    }
-    for (name, view) in [("trajectories", trajectories(&turns)), ("provenance", provenance(&turns))] {
-        if let Some(view) = view {
-            db.execute_batch(&format!("CREATE VIEW {name} AS {view}"))?;
-        }
+    let view = |name: &str, sql: Option<String>| sql.map(|sql| format!("CREATE VIEW {name} AS {sql}"));
+    for name in JOINED.into_iter().filter(|name| asked(name)) {
+        let sql = match name {
+            "memory_at" => memory_at(info, &columns),
+            "clusters_at" => clusters_at(info, &columns),
+            "trajectories" => view(name, trajectories(&turns)),
+            _ => view(name, provenance(&turns)),
+        };
+        sql.map_or(Ok(()), |sql| db.execute_batch(&sql))?;
     }
     Ok(())
+}
+
+/// The columns of a table or view. [`tables`] says the same of all, and makes all of DuckDB's own views for it.
+fn columns(db: &Connection, table: &str) -> Sql<Vec<String>> {
+    let mut statement = db.prepare(&format!("SELECT name FROM pragma_table_info({})", literal(&quoted(table))))?;
+    let names = statement.query_map([], |row| row.get(0))?.collect();
+    names
 }
 
 /// The table macro `memory_at(iteration)`: the entries of the run's memories after that iteration, each with the
