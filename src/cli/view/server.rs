@@ -155,9 +155,15 @@ fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
         "group" => iteration::group(run, at()?, by, text(given, "id")),
         "updates" => iteration::updates(run, at()?),
         "uses" => iteration::uses(run, at()?, &row_name(given)),
-        "memory" => memory::memory(run, text(given, "node"), at()?),
+        "memory" => {
+            let (node, at) = (text(given, "node"), at()?);
+            run.kept(format!("memory {node} {at}"), || memory::memory(run, node, at))
+        }
         "retrievals" => memory::retrievals(run, text(given, "id")),
-        "told" => memory::effects(run, at()?),
+        "told" => {
+            let at = at()?;
+            run.kept(format!("told {at}"), || memory::effects(run, at))
+        }
         "clusters" => {
             let (node, at) = (text(given, "node"), at()?);
             run.kept(format!("clusters {node} {at}"), || clusters::clusters(run, node, at))
