@@ -1,10 +1,11 @@
 //! Tables beside the log: later findings about a run, such as an audit of its credit. `RUN/audit/<name>/<part>.parquet`
 //! are rows of the table `audit`, which `flow query` reads beside those of the log. No manifest names them: what is
-//! there whole is read.
+//! there whole is read. The end of a file's name is the sum of its bytes, which is verified as those of the log are.
 
 use super::{disk, writer, LogError, Run, RunInfo};
+use crate::seed;
 use arrow::array::RecordBatch;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The tables that may stand beside a log. Those of logged nodes of the same name come first.
 pub(super) const TABLES: [&str; 1] = ["audit"];
@@ -46,7 +47,23 @@ impl Run {
 pub fn write_audit(run: &Run, name: &str, part: &str, rows: &RecordBatch) -> Result<(), LogError> {
     run.in_place()?;
     let folder = audit_folder(run, name)?;
-    disk::replace(&folder.join(format!("{part}.parquet")), &[&writer::encoded(rows)?])
+    let bytes = writer::encoded(rows)?;
+    disk::replace(&folder.join(format!("{part}-{:016x}.parquet", seed::lanes(&bytes))), &[&bytes])
+}
+
+/// Verifies the sum of a file of such a table. A file of a version that put none into names passes.
+///
+/// # Errors
+/// If the file can't be read, or its bytes have another sum.
+pub(super) fn verify(path: &Path) -> Result<(), LogError> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let sum = stem.rsplit_once('-').filter(|(_, sum)| sum.len() == 16).and_then(|(_, sum)| u64::from_str_radix(sum, 16).ok());
+    let Some(sum) = sum else { return Ok(()) };
+    if seed::lanes(&std::fs::read(path).map_err(LogError::io(path))?) == sum {
+        return Ok(());
+    }
+    let why = "its bytes haven't the sum in its name; without this file `flow audit` plays its turns again".into();
+    Err(LogError::Damaged { path: path.into(), why })
 }
 
 /// The folder of `name`, which is made where there is none.

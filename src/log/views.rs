@@ -71,8 +71,9 @@ pub(super) fn files<'a>(
         Ok((id, there?))
     };
     let beside = beside::TABLES.iter().filter(|table| index.info.nodes.iter().all(|node| node.id != **table));
-    let beside = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty());
-    nodes.chain([ERRORS]).map(files_of).chain(beside.map(Ok)).collect()
+    let beside: Vec<_> = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
+    beside.iter().filter(|(table, _)| verify(table)).flat_map(|(_, files)| files).try_for_each(|file| beside::verify(file))?;
+    nodes.chain([ERRORS]).map(files_of).chain(beside.into_iter().map(Ok)).collect()
 }
 
 /// The memory that a query may always use, in bytes.

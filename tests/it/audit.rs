@@ -185,10 +185,18 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
     drop(held);
     let longer = done(flow().arg("audit").arg(&run).args(&settings[2..]).args(["--turns", "30", "--name", "parts", "--dry-run"]));
     assert!(longer.contains("10 turns are left"), "{longer}");
+    // A changed byte in the middle of a file: of a number, most likely, which no reader of Parquet would notice.
+    let file = std::fs::read_dir(run.join("audit/whole")).unwrap().map(|entry| entry.unwrap().path());
+    let file = file.filter(|path| path.extension().is_some_and(|end| end == "parquet")).min().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let damaged = fails(flow().arg("query").arg(&run).arg("SELECT count(*) FROM audit"));
+    assert!(damaged.contains("is damaged") && damaged.contains("`flow audit` plays its turns again"), "{damaged}");
+    assert_eq!(asked(&run, "SELECT count(*) AS n FROM errors")[0]["n"], 0);
 }
 
-/// A replay's turns were played by the run that it replays: the same turns are worth the same there, whatever they are
-/// credited with.
 #[test]
 fn a_replay_is_audited_with_the_weights_that_played() {
     let folder = tempfile::tempdir().unwrap();
