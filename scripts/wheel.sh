@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a wheel out of target/release/flow, libduckdb and the Python packages: scripts/wheel.sh FOLDER. PyTorch isn't in it: the program takes the one of the
-# environment that it is installed in. auditwheel proves the tag: the oldest glibc whose symbols serve.
+# environment that it is installed in. auditwheel proves the tag: a symbol of a newer glibc fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$1 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
@@ -26,6 +26,6 @@ cp python/README.md LICENSE $stage/
 printf 'from setuptools import Distribution, setup\n\n\nclass Binary(Distribution):\n    def has_ext_modules(self):\n        return True\n\n\nsetup(distclass=Binary)\n' > $stage/setup.py
 $tools/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w $stage/made \
   --config-settings=--build-option=--python-tag=py3 --config-settings=--build-option=--py-limited-api=cp39 $stage
-PATH="$PWD/$tools/bin:$PATH" LD_LIBRARY_PATH=".libtorch/torch/lib:$stage/src/flow_rl/lib" $tools/bin/auditwheel repair -w "$out" \
+PATH="$PWD/$tools/bin:$PATH" LD_LIBRARY_PATH=".libtorch/torch/lib:$stage/src/flow_rl/lib" $tools/bin/auditwheel repair --plat manylinux_2_34_x86_64 -w "$out" \
   --exclude 'libtorch*.so' --exclude libc10.so --exclude 'libgomp*' --exclude 'libcu*' $stage/made/*.whl
 ls -l "$out"/*.whl

@@ -7,6 +7,7 @@ use flow::log::{write_part, Committer, Metrics, NodeInfo, Run, RunInfo};
 use flow::pipeline::Role;
 use flow::row;
 use serde_json::{json, Map, Value};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,6 +64,36 @@ fn figures_are_those_of_the_log() {
         assert_eq!(all[&question]["rows"].as_array().unwrap().len() as u64, row["rows"].as_u64().unwrap());
     }
     assert_eq!(rows.len(), 24);
+}
+
+/// A hundred iterations and more, of which a memory keeps entries of each.
+const OLD: &str = r#"
+flow: old
+iterations: 105
+models:
+  actor: { new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }
+nodes:
+  tasks: { op: tasks, with: { env: minesweeper, size: 4, mines: 2, batch: 1 } }
+  rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 2 }, samples: 2 } }
+  memory: { op: memory-update, inputs: rollout, with: { entries: turns, capacity: 12, evict: lowest } }
+log: [rollout, memory]
+"#;
+
+#[test]
+fn a_memory_has_its_entries_however_old_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "old", OLD, &[]);
+    let all = answers(&[&run], &folder.path().join("pages"));
+    let page = &all["runs/0/memory&node=memory&iteration=104"]["entries"];
+    let entries = ask(&run, "SELECT id, min(iteration) AS since FROM memory GROUP BY id HAVING sum(change) > 0");
+    let since = |row: &Value| row["since"].as_u64().unwrap();
+    assert!(entries.iter().any(|row| since(row) == 0) && entries.iter().any(|row| since(row) == 104) && entries.len() < 500);
+    let expected: BTreeSet<(String, u64)> = entries.iter().map(|row| (row["id"].to_string(), since(row))).collect();
+    let column = |name: &str| page["columns"].as_array().unwrap().iter().position(|column| column == name).unwrap();
+    let shown = page["rows"].as_array().unwrap().iter();
+    let shown: BTreeSet<(String, u64)> =
+        shown.map(|row| (row[column("id")].as_str().unwrap().to_owned(), row[column("since")].as_u64().unwrap())).collect();
+    assert_eq!(shown, expected);
 }
 
 /// A panel of three tasks, two samples each: (task, sample, the attempt that was won). Lost attempts end with -1 and a

@@ -11,19 +11,16 @@ use serde_json::json;
 /// Over how many iterations episodes that read an entry are compared with others.
 pub const COMPARED: u64 = 200;
 
+/// How many iterations are looked at first for the entries of a memory.
+const RECENT: u64 = 100;
+
 /// The entries that a memory has after an iteration, and how many it had after each.
 pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     let table = RunTable::of(run, node)?;
     if !table.has("change") {
         return Err(Error::Request(format!("`{node}` is no memory that was logged")));
     }
-    // Which entries there are takes three columns of the whole memory; what they say, the iterations since the first of
-    // them came.
-    let since = format!(
-        "SELECT min(since) FROM (SELECT min(iteration) AS since FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0)",
-        table.name
-    );
-    let first = up_to(run, Some(iteration), &since)?["rows"][0][0].as_u64().unwrap_or(iteration);
+    let first = first(run, &table, node, iteration)?;
     let entries = format!(
         "SELECT id, arg_max(kind, iteration) AS kind, arg_max(key, iteration) AS key, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score, \
          min(iteration) AS since, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, any_value(turn) AS turn \
@@ -32,6 +29,23 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
         MOST + 1
     );
     Ok(json!({ "growth": curve(run, node, "entries")?, "entries": within(run, first..=iteration, &entries)? }))
+}
+
+/// Since which iteration there have been entries that are in the memory after `iteration`: which they are takes three
+/// columns, and what they say is read from there on. Where all of them came in the last [`RECENT`] iterations, which
+/// the figure `entries` tells by their number, no more is read than these.
+fn first(run: &ServedRun, table: &RunTable, node: &str, iteration: u64) -> Result<u64> {
+    let sql = format!(
+        "SELECT min(since), count(*) FROM (SELECT min(iteration) AS since FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0)",
+        table.name
+    );
+    let manifest = run.manifest()?;
+    let before = manifest.committed.iter().rev().filter(|committed| committed.iteration <= iteration);
+    let entries = before.filter_map(|committed| committed.metrics.get(node)?.get("entries").copied()).next();
+    let recent = within(run, iteration.saturating_sub(RECENT)..=iteration, &sql)?;
+    let all = recent["rows"][0][1].as_f64() == entries;
+    let answer = if all { recent } else { up_to(run, Some(iteration), &sql)? };
+    Ok(answer["rows"][0][0].as_u64().unwrap_or(iteration))
 }
 
 /// A table of turns with their retrieved entries: of the training, where it has one.
