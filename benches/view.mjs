@@ -1,6 +1,7 @@
 // `flow view` on a run of 1,000,000 turns and 2,000 iterations, in a real Chromium: how long each page takes, how much memory the server has, whether
 // a long episode scrolls without a pause. `node benches/view.mjs FOLDER` makes the run in FOLDER where it isn't there yet (REPEAT names the
-// program that `cargo bench --bench view --no-run` builds), and measures; `--scroll` measures the long episode alone, `--live` how much a page slows a run that it follows.
+// program that `cargo bench --bench view --no-run` builds), and measures; `--scroll` measures the long episode alone, `--live` how much a page slows a run that it follows,
+// `--visit RUN HASH CSS` how long a page of another run takes.
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -41,9 +42,13 @@ async function browse() {
   return { browser, page };
 }
 
+/** Milliseconds of rest between two visits, as a person takes it: the server prepares the next question in them. */
+const REST = 1000;
+
 /** Milliseconds from the address until what was wanted is there and seen. It is looked for at each frame: a locator's own looks are up to half a second apart. */
 async function opened(page, base, hash, wanted) {
   await page.goto("about:blank");
+  await page.waitForTimeout(REST);
   const start = performance.now();
   await page.goto(base + hash);
   const seen = (css) => [...document.querySelectorAll(css)].some((element) => element.getClientRects().length > 0);
@@ -70,15 +75,27 @@ async function pages() {
   const { server, base } = serve(long);
   const cold = await opened(page, await base, "#/r/0", ".curve canvas");
   console.log(`the first page after the start of the server: ${cold.toFixed(0)} ms`);
-  for (const [name, hash, wanted] of all) {
-    const once = await opened(page, await base, hash, wanted);
-    const times = [];
-    for (let n = 0; n < TIMES; n += 1) times.push(await opened(page, await base, hash, wanted));
-    console.log(`${name.padEnd(34)} median ${median(times).toFixed(0).padStart(5)} ms, most ${Math.max(...times).toFixed(0).padStart(5)} ms, at first ${once.toFixed(0).padStart(5)} ms`);
-  }
+  for (const [name, hash, wanted] of all) await visit(page, await base, name, hash, wanted);
   console.log("server, MB:", JSON.stringify(memory(server)));
   await scroll(page, await base);
   console.log("server, MB:", JSON.stringify(memory(server)));
+  await browser.close();
+  server.kill();
+}
+
+/** How long a page takes at first, and when it is loaded anew. */
+async function visit(page, base, name, hash, wanted) {
+  const once = await opened(page, base, hash, wanted);
+  const times = [];
+  for (let n = 0; n < TIMES; n += 1) times.push(await opened(page, base, hash, wanted));
+  console.log(`${name.padEnd(34)} median ${median(times).toFixed(0).padStart(5)} ms, most ${Math.max(...times).toFixed(0).padStart(5)} ms, at first ${once.toFixed(0).padStart(5)} ms`);
+}
+
+/** Pages of another run: `--visit RUN HASH CSS [HASH CSS]...`, where an element CSS is seen when the page is there. */
+async function visits(run, ...wanted) {
+  const { browser, page } = await browse();
+  const { server, base } = serve(run);
+  for (let n = 0; n < wanted.length; n += 2) await visit(page, await base, wanted[n], wanted[n], wanted[n + 1]);
   await browser.close();
   server.kill();
 }
@@ -141,4 +158,4 @@ async function live() {
   await browser.close();
 }
 
-await (process.argv.includes("--live") ? live() : process.argv.includes("--scroll") ? alone() : pages());
+await (process.argv[2] === "--visit" ? visits(...process.argv.slice(3)) : process.argv.includes("--live") ? live() : process.argv.includes("--scroll") ? alone() : pages());

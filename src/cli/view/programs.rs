@@ -7,13 +7,17 @@ use super::Answer;
 use crate::cli::error::{Error, Result};
 use serde_json::{json, Map, Value};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long after a question the process for the next one is started.
+const REST: Duration = Duration::from_millis(300);
 
 /// The most bytes of an answer.
 const LONGEST: u64 = 256 << 20;
@@ -47,8 +51,8 @@ pub async fn sql(run: &ServedRun, sql: &str) -> Answer {
     Ok(json!({ "sql": sql, "columns": columns, "rows": rows, "more": more }))
 }
 
-/// The process that answers a question. One was started with the question before, and waits: a program of this size
-/// takes longer to start than most answers take.
+/// The process that answers a question. One may have been started before, and wait: a program of this size takes longer
+/// to start than most answers take.
 async fn asked(run: &ServedRun, sql: &str) -> Result<(Child, ChildStdout)> {
     let mut waiting = run.waiting.lock().take();
     // One that has ended, for whatever reason, answers nothing.
@@ -59,9 +63,18 @@ async fn asked(run: &ServedRun, sql: &str) -> Result<(Child, ChildStdout)> {
     if let Some(mut input) = child.stdin.take() {
         input.write_all(sql.as_bytes()).await?;
     }
-    // Without one that waits the next question starts its own.
-    *run.waiting.lock() = questioned(run).ok();
     Ok((child, output))
+}
+
+/// Starts a process for the next question, once the page that asked is drawn: on a small machine the two would be in
+/// each other's way.
+pub async fn prepare(run: Arc<ServedRun>) {
+    sleep(REST).await;
+    let mut waiting = run.waiting.lock();
+    if waiting.is_none() {
+        // Without one that waits the next question starts its own.
+        *waiting = questioned(&run).ok();
+    }
 }
 
 /// A process that reads a question from its standard input and answers it.

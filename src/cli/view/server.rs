@@ -104,6 +104,9 @@ async fn page(State(shared): State<Arc<Shared>>, Path((number, page)): Path<(usi
         Ok(run) => run,
         Err(error) => return failed(StatusCode::NOT_FOUND, &error.to_string()),
     };
+    if ["sql", "questions"].contains(&page.as_str()) {
+        tokio::spawn(programs::prepare(run.clone()));
+    }
     answered(match page.as_str() {
         "file" => return saved(&shared, &run, &given).await,
         "sql" => {
