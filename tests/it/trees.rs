@@ -195,6 +195,8 @@ fn a_branch_in_a_world_that_does_not_play_alike_is_told_in_errors() {
     let run = trained(folder.path(), "run", &yaml, &[]);
     let errors = answer(&run, "select count(*), any_value(cause), any_value(error), min(sample), max(sample) from errors", "csv");
     assert_eq!(errors.lines().nth(1), Some("4,replay,the world's state at turn 0 isn't the one that was logged,2,3"));
+    let failed = answer(&run, "select value from metrics where node = 'rollout' and name = 'failed'", "csv");
+    assert_eq!(failed.lines().nth(1), Some("4.0"));
     let rows = answer(&run, "select count(*), max(sample), count(*) filter (branch_of <> sample) from rollout", "csv");
     assert_eq!(rows.lines().nth(1), Some("12,1,0"), "the episodes themselves are whole");
 }

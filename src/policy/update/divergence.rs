@@ -135,6 +135,10 @@ mod tests {
         close(found(&p, &q, &by(Some(2), Divergence::ForwardKl), 1.0), forward, &[1.0 / 3.0, 1.0 / 6.0, -0.125, -0.375]);
         // As many as there are is the whole vocabulary.
         close(found(&p, &q, &by(Some(4), Divergence::ForwardKl), 1.0), whole, &[0.375, 0.125, -0.125, -0.375]);
+        for divergence in [Divergence::ReverseKl, Divergence::ForwardKl, Divergence::Jsd] {
+            let (value, slopes) = found(&p, &p, &by(Some(2), divergence), 1.0);
+            assert!(value.abs() < 1e-7 && slopes == [0.0; 4], "exactly: {value} {slopes:?}");
+        }
         // A list that has all of both: no rest is left, and none is made up.
         let (value, slopes) = found(&[0.75, 0.25, 0.0], &[0.5, 0.5, 0.0], &by(Some(2), Divergence::ReverseKl), 1.0);
         assert!((value - 0.130812).abs() < 1e-5 && slopes.iter().all(|slope| slope.is_finite()), "{value} {slopes:?}");
