@@ -187,9 +187,13 @@ fn signed(kind: Kind) -> &'static str {
     }
 }
 
-/// What of a type no cast bridges: whether it is a list, and whether a text.
-fn shape(sql_type: &str) -> (bool, bool) {
-    (sql_type.ends_with("[]"), sql_type.starts_with("VARCHAR"))
+/// What of a type no cast bridges: whether it is a list, and whether a text. None of a type that no column has, such as
+/// a structure or a date.
+fn shape(sql_type: &str) -> Option<(bool, bool)> {
+    let (one, list) = sql_type.strip_suffix("[]").map_or((sql_type, false), |one| (one, true));
+    let number = one.ends_with("INT") || ["INTEGER", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN"].contains(&one);
+    let number = number || one.starts_with("DECIMAL(") && one.ends_with(')');
+    (number || one == "VARCHAR").then_some((list, one == "VARCHAR"))
 }
 
 /// The statement that makes these columns, behind the number of each row.
