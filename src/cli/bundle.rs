@@ -5,6 +5,7 @@ use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::summary::shell_word;
 use crate::log::{Manifest, Run};
+use crate::{ops, pipeline};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -33,6 +34,16 @@ impl BundleArgs {
         let manifest = run.manifest()?;
         if manifest.committed.is_empty() {
             return Err(Error::Request(format!("{} has no committed iteration yet", self.run.display())));
+        }
+        // A pipeline that this version can't read may be read where the bundle is verified.
+        let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())).ok();
+        let unlogged = pipeline.as_ref().map(ops::unlogged).unwrap_or_default();
+        let lacks = |node: &&str| manifest.info.nodes.iter().all(|logged| logged.id != *node);
+        if let Some(node) = unlogged.into_iter().find(lacks) {
+            return Err(Error::Request(format!(
+                "{} has not logged the rows of `{node}`, so nobody could verify its bundle: name it in `log`, and run again",
+                self.run.display()
+            )));
         }
         let mut tar = tar::Builder::new(BufWriter::new(File::create_new(&out).map_err(Error::file(&out))?));
         tar.follow_symlinks(false);

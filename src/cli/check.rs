@@ -39,6 +39,9 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
             n => format!("{edge}: `{}` may run {n} iteration{} ahead\n", o.to, if n == 1 { "" } else { "s" }),
         });
     }
+    for node in ops::unlogged(pipeline) {
+        text.push_str(&format!("  {node}: its rows aren't in `log`, so a run can't be replayed or verified\n"));
+    }
     for (model, note) in merged(pipeline) {
         text.push_str(&format!("  {}: {note}\n", printable(&model)));
     }

@@ -141,7 +141,11 @@ fn kind(root: &Value, schema: &Value) -> Option<String> {
     let plain = match *types.iter().find(|t| **t != "null")? {
         "integer" => "a whole number".to_string(),
         "number" => "a number".into(),
-        "string" => "a text".into(),
+        "string" => match schema["x-names"].as_str() {
+            Some("agent") => "the name of one of `agents:`, or its settings".into(),
+            Some("model") => "the name of one of `models:`".into(),
+            _ => "a text".into(),
+        },
         "boolean" => "`true` or `false`".into(),
         "array" => {
             let inner = shapes(root, &schema["items"]).into_iter().find_map(|s| kind(root, s));

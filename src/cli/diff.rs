@@ -121,7 +121,11 @@ impl Comparison {
         }
         for node in &self.rows.nodes {
             let counts: Vec<String> = node.differ.iter().map(|(column, n)| format!("{column} in {n}")).collect();
-            let verdict = if counts.is_empty() { "the same".into() } else { format!("differ: {}", counts.join(", ")) };
+            let verdict = match counts.is_empty() {
+                _ if node.rows.both == 0 => "no row in both".into(),
+                true => "the same".into(),
+                false => format!("differ: {}", counts.join(", ")),
+            };
             text += &format!("  {:<18} {}\n", node.node, verdict);
             for (side, columns) in [("a", &node.columns_only_a), ("b", &node.columns_only_b)] {
                 if !columns.is_empty() {

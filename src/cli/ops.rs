@@ -68,13 +68,16 @@ fn explain(spec: &OperatorSpec) -> String {
     for port in spec.ports {
         let optional = if port.optional { " (optional)" } else { "" };
         let delay = if port.delay == Delay::Always { ", from an earlier iteration" } else { "" };
-        text.push_str(&format!("  {:<10} {}{optional}{delay}\n             needs {}\n", port.name, port.about, port.needs.join(", ")));
+        text.push_str(&format!("  {:<10} {}{optional}{delay}\n", port.name, port.about));
+        if !port.needs.is_empty() {
+            text.push_str(&format!("             needs {}\n", port.needs.join(", ")));
+        }
     }
     if spec.ports.is_empty() {
         text.push_str("  none\n");
     }
-    let keeps = if spec.keeps { "the input's columns and " } else { "" };
-    text.push_str(&format!("\nmakes\n  {keeps}{}\n\nwith\n", spec.adds.join(", ")));
+    let made: Vec<&str> = spec.keeps.then_some("the input's columns").into_iter().chain(spec.adds.iter().copied()).collect();
+    text.push_str(&format!("\nmakes\n  {}\n\nwith\n", made.join(", ")));
     text + &listed(&settings(&spec.settings))
 }
 

@@ -15,6 +15,8 @@ pub struct Progress {
     start: Instant,
     first: u64,
     iterations: u64,
+    /// The update by rewards whose loss and divergence are shown.
+    learner: Option<String>,
     state: Mutex<ProgressState>,
 }
 
@@ -54,6 +56,7 @@ impl Progress {
             set_style(&bar, "{bar:24} {wide_msg}");
             bar
         });
+        let learner = watched.learners.first().cloned();
         let mut decline = Decline::new(watched, iterations);
         for (iteration, figures) in earlier {
             decline.saw(*iteration, figures);
@@ -69,7 +72,7 @@ impl Progress {
             decline,
             warnings: vec![],
         });
-        Progress { bar, start: Instant::now(), first, iterations, state }
+        Progress { bar, start: Instant::now(), first, iterations, learner, state }
     }
 
     /// Records a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
@@ -81,6 +84,9 @@ impl Progress {
             state.after = Some(success);
         }
         let find = |name: &str| committed.figures.iter().filter(|(n, _)| !evaluations.contains(n)).find_map(|(_, f)| f.get(name)).copied();
+        // Beside an update by demonstrations, whose loss says something else.
+        let own = self.learner.as_ref().and_then(|learner| committed.figures.get(learner));
+        let learnt = |name: &str| own.map_or_else(|| find(name), |own| own.get(name).copied());
         if committed.iteration < self.iterations {
             state.done = committed.iteration + 1;
         }
@@ -98,8 +104,8 @@ impl Progress {
             state.after.map(|success| format!("panel {:.1}%", 100.0 * success)),
             figure("return", find("return")),
             (state.failed > 0.0).then(|| format!("{} failed", state.failed)),
-            figure("loss", find("loss")),
-            figure("KL", find("kl")),
+            figure("loss", learnt("loss")),
+            figure("KL", learnt("kl")),
             (state.turns > 0.0).then(|| format!("{:.0} turns/s", state.turns / seconds.max(1e-9))),
         ];
         let fields: Vec<String> = fields.into_iter().flatten().collect();

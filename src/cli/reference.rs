@@ -63,8 +63,11 @@ fn operator(spec: &OperatorSpec) -> String {
             text += &format!("| {name} | {}{optional}{delay} | {} |\n", cell(port.about), quoted(port.needs));
         }
     }
-    let keeps = if spec.keeps { "the columns of its input and " } else { "" };
-    text += &format!("\nIt makes {keeps}{}.", quoted(spec.adds));
+    text += &match (spec.keeps, spec.adds) {
+        (true, []) => "\nIt makes the columns of its input.".into(),
+        (true, adds) => format!("\nIt makes the columns of its input and {}.", quoted(adds)),
+        (false, adds) => format!("\nIt makes {}.", quoted(adds)),
+    };
     if spec.loops {
         text += " It may stand in a loop.";
     }

@@ -159,8 +159,8 @@ fn watched(pipeline: &Pipeline) -> Watched {
 
 /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
 fn otherwise(pipeline: &Pipeline) -> Option<String> {
-    let played = pipeline.nodes.iter().filter(|n| ops::rolls_out(n)).all(|n| pipeline.log.contains(&n.id));
-    let setting = |n: &Node| Some(format!("nodes.{}.with.{}", n.id, ops::operator(&n.op)?.further.otherwise?));
+    let played = ops::unlogged(pipeline).is_empty();
+    let setting = |n: &Node| Some(format!("nodes.{}.with.{}", n.id, (ops::operator(&n.op)?.further.otherwise)(&n.with)?));
     pipeline.nodes.iter().filter(|_| played).find_map(setting)
 }
 

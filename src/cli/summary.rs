@@ -41,7 +41,7 @@ impl NextCommands<'_> {
             text += &format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after));
         }
         if let (Some((first, last)), None) = (summary.played, summary.before) {
-            text += &format!("success in training: {} at first, {} at last\n", percent(first), percent(last));
+            text += &format!("success in training: {} in the first tenth, {} in the last\n", percent(first), percent(last));
         }
         if summary.failed > 0 {
             text += &format!("{} episodes failed and were left out\n", summary.failed);

@@ -81,7 +81,8 @@ impl VerifyArgs {
 impl Verified {
     fn agrees(&self) -> bool {
         let node = |node: &NodeDiff| node.differ.is_empty() && node.rows.only_a + node.rows.only_b == 0;
-        !self.nodes.is_empty() && self.nodes.iter().all(node) && self.weights.iter().all(|weights| weights.equal != Some(false))
+        let compared = !self.nodes.is_empty() || self.weights.iter().any(|weights| weights.equal.is_some());
+        compared && self.nodes.iter().all(node) && self.weights.iter().all(|weights| weights.equal != Some(false))
     }
 
     fn json(&self) -> serde_json::Value {

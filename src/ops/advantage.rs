@@ -7,7 +7,7 @@ use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
 use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin, samples, value, RunningMeans};
-use crate::credit::{AdvantageSettings, Baseline, Unit};
+use crate::credit::{AdvantageSettings, Baseline, EstimatorName, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
@@ -40,7 +40,10 @@ pub const OPERATOR: Operator = Operator {
         makes: |with| if keeps_means(with) { vec!["group".into(), "running".into()] } else { vec![] },
         lacks,
         remembers: keeps_means,
-        otherwise: Some("baseline=leave_one_out"),
+        otherwise: |with| {
+            let compared = |meant: Arc<AdvantageSettings>| meant.of == EstimatorName::EpisodeReturn && meant.baseline == Baseline::Mean;
+            with.typed::<AdvantageSettings>().is_some_and(compared).then_some("baseline=leave_one_out")
+        },
         ..Further::NOTHING
     },
 };

@@ -117,6 +117,12 @@ pub fn rolls_out(node: &Node) -> bool {
     node.all().any(|n| is(n, Role::Plays))
 }
 
+/// The nodes whose rows a replay puts in place of play, and which the pipeline doesn't log.
+pub fn unlogged(pipeline: &Pipeline) -> Vec<&str> {
+    let lacks = |node: &&Node| rolls_out(node) && !pipeline.log.contains(&node.id);
+    pipeline.nodes.iter().filter(lacks).map(|node| node.id.as_str()).collect()
+}
+
 /// Whether the node itself plays training episodes with a model, not an expert.
 pub fn acts(node: &Node) -> bool {
     operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.further.expert)(&node.with))

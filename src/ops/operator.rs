@@ -56,9 +56,9 @@ pub struct Further {
     pub weighs: Option<Weighs>,
     /// Whether it keeps state over iterations with these settings, which a resumed run restores from its log.
     pub remembers: fn(&With) -> bool,
-    /// A setting, as key=value, under which a replay scores the same rows differently: the summary of a run suggests
-    /// it.
-    pub otherwise: Option<&'static str>,
+    /// A setting, as key=value, under which a replay scores the same rows differently than with these: the summary of a
+    /// run suggests it.
+    pub otherwise: fn(&With) -> Option<&'static str>,
 }
 
 impl Further {
@@ -76,7 +76,7 @@ impl Further {
         notes: |_, _| Vec::new(),
         weighs: None,
         remembers: |_| false,
-        otherwise: None,
+        otherwise: |_| None,
     };
 }
 

@@ -15,7 +15,7 @@ pub fn episodes(run: &ServedRun, iteration: u64, table: &str) -> Answer {
     let earned = rows.maybe("reward", "sum(reward)", "earned");
     let score = rows.maybe("score", "last(score ORDER BY attempt, turn)", "score");
     let won = rows.maybe("won", "bool_or(won)", "won");
-    let advantage = rows.maybe("advantage", "max(abs(advantage))", "largest_advantage");
+    let advantage = rows.maybe("advantage", "arg_max(advantage, abs(advantage))", "largest_advantage");
     let gradient = rows.maybe("logit_grad", "max(logit_grad)", "largest_gradient");
     let mode = rows.maybe("mode", "any_value(mode)", "mode");
     let sql = format!(

@@ -38,7 +38,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 #[derive(Args)]
 pub struct ViewArgs {
-    /// Folders of runs; all runs of `runs` unless given
+    /// Runs, or one folder of them; all runs of `runs` unless given
     runs: Vec<PathBuf>,
     /// A folder of runs: each run in it is listed
     #[arg(long, value_name = "DIR", default_value = "runs", conflicts_with = "runs")]

@@ -59,6 +59,11 @@ impl ServedRuns {
     /// # Errors
     /// If one that was named is no run, or there is no such folder.
     pub fn new(named: Vec<PathBuf>, folder: PathBuf) -> Result<ServedRuns> {
+        // A folder of runs in place of a run.
+        let (named, folder) = match named.as_slice() {
+            [one] if Run::open(one).is_err() && holds_runs(one) => (Vec::new(), one.clone()),
+            _ => (named, folder),
+        };
         for run in &named {
             Run::open(run)?;
         }
@@ -100,6 +105,13 @@ impl ServedRuns {
         let known = self.found.lock().get(number).cloned();
         known.or_else(|| self.list().get(number).cloned()).ok_or_else(|| Error::Request(format!("there is no run {number}")))
     }
+}
+
+/// Whether there is a run in a folder.
+fn holds_runs(folder: &Path) -> bool {
+    let mut found = Vec::new();
+    search(folder, DEPTH, &mut found);
+    !found.is_empty()
 }
 
 /// The runs in a folder, in the order of their names.

@@ -67,10 +67,10 @@ impl Expressions {
     fn add(&mut self, name: &str, text: &str) -> Result<(), LogError> {
         let refused = |why: String| Err(LogError::Sql(why));
         let Some(kind) = row::kind(name).filter(|_| !NAME.contains(&name)) else {
-            return refused(format!(
-                "no expression makes a column `{name}`: name another one of those that rows can have, or `{}...`",
-                row::DERIVED
-            ));
+            return refused(match NAME.contains(&name) {
+                true => format!("`{name}` names rows: no expression makes it"),
+                false => format!("rows can't have a column `{name}`: a number of your own is called `{0}{name}`", row::DERIVED),
+            });
         };
         // Of several lines, which are made one, it would swallow the rest.
         if text.trim().contains('\n') && text.contains("--") {
@@ -224,9 +224,10 @@ fn placed(message: &str) -> String {
     } else {
         first
     };
+    let hint = if first.contains("near \"group\"") { ": the column stands in quotes, \"group\"" } else { "" };
     let line = message.lines().skip_while(|line| !line.starts_with("LINE 2: ")).nth(1);
     let place = line.and_then(|line| line.find('^')).and_then(|at| (at + 1).checked_sub("LINE 2: ".len()));
-    place.map_or_else(|| first.to_owned(), |place| format!("{first}, at its character {place}"))
+    place.map_or_else(|| format!("{first}{hint}"), |place| format!("{first}, at its character {place}{hint}"))
 }
 
 /// Refuses a column with a value that is missing or that isn't finite.

@@ -114,14 +114,15 @@ fn what_is_no_expression_is_refused() {
         ("value", "1) as float) from rows; select cast((1", "more than one expression"),
         ("value", "1) as float) from read_csv('x') where cast((1", "syntax error"),
         ("value", "", "syntax error"),
-        ("task", "'a'", "no expression makes a column `task`"),
+        ("value", "avg(reward) over group", "the column stands in quotes, \"group\""),
+        ("task", "'a'", "`task` names rows"),
         ("token_rewards", "reward", "it is FLOAT, and the column is list of f32"),
         ("value", "{'a': reward}", "it is STRUCT(a FLOAT), and the column is f32"),
         ("token_rewards", "[[reward]]", "it is FLOAT[][], and the column is list of f32"),
         ("token_rewards", "[{'a': reward}]", "it is STRUCT(a FLOAT)[], and the column is list of f32"),
         ("value", "action || 'x'", "it is VARCHAR, and the column is f32"),
         ("token_rewards", "[random() for t in response_tokens]", "`random` isn't a function"),
-        ("nosuch", "1", "`derived_...`"),
+        ("nosuch", "1", "`derived_nosuch`"),
     ] {
         let message = one(name, text).err().unwrap_or_else(|| panic!("{text} passed"));
         assert!(message.contains(why), "{text}: {message}");

@@ -21,13 +21,15 @@ pub(super) struct TablePrinter<'a> {
     /// Which columns are aligned to the right.
     right: Vec<bool>,
     rows: usize,
+    /// Whether a cell shows less than it has.
+    cut: bool,
 }
 
 impl<'a> TablePrinter<'a> {
     pub fn new(schema: &SchemaRef, out: &'a mut dyn Write) -> TablePrinter<'a> {
-        let names = schema.fields().iter().map(|f| cut(f.name())).collect();
+        let names = schema.fields().iter().map(|f| cut(f.name()).0).collect();
         let right = schema.fields().iter().map(|f| f.data_type().is_numeric()).collect();
-        TablePrinter { out, lines: vec![names], right, rows: 0 }
+        TablePrinter { out, lines: vec![names], right, rows: 0, cut: false }
     }
 }
 
@@ -38,7 +40,9 @@ impl Printer for TablePrinter<'_> {
         let cells = rows.columns().iter().map(|c| ArrayFormatter::try_new(c, &options)).collect::<Result<Vec<_>, _>>()?;
         let shown = rows.num_rows().min(ROWS + 1 - self.lines.len());
         for i in 0..shown {
-            self.lines.push(cells.iter().map(|c| c.value(i).try_to_string().map(|text| cut(&text))).collect::<Result<_, _>>()?);
+            let cells = cells.iter().map(|c| c.value(i).try_to_string().map(|text| cut(&text))).collect::<Result<Vec<_>, _>>()?;
+            self.cut |= cells.iter().any(|(_, cut)| *cut);
+            self.lines.push(cells.into_iter().map(|(text, _)| text).collect());
         }
         Ok(())
     }
@@ -48,7 +52,7 @@ impl Printer for TablePrinter<'_> {
     }
 
     fn end(self: Box<Self>) -> Result<(), LogError> {
-        let TablePrinter { out, lines, right, rows } = *self;
+        let TablePrinter { out, lines, right, rows, cut } = *self;
         let widths: Vec<usize> = (0..right.len()).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or(0)).collect();
         for (n, line) in lines.iter().enumerate() {
             let cells: Vec<String> = line
@@ -68,15 +72,18 @@ impl Printer for TablePrinter<'_> {
             n if n > shown => writeln!(out, "{n} rows, the first {shown} shown: --format csv gives all")?,
             n => writeln!(out, "{n} rows")?,
         }
+        if cut {
+            writeln!(out, "longer texts end with …: --format csv gives them whole")?;
+        }
         Ok(())
     }
 }
 
-/// One line of at most [`WIDTH`] characters: a board's line ends show as a mark.
-fn cut(text: &str) -> String {
+/// One line of at most [`WIDTH`] characters, and whether that isn't all: a board's line ends show as a mark.
+fn cut(text: &str) -> (String, bool) {
     let line: String = printable(text).chars().map(|c| if c == '\n' { '⏎' } else { c }).collect();
     if line.chars().count() <= WIDTH {
-        return line;
+        return (line, false);
     }
-    line.chars().take(WIDTH - 1).chain(['…']).collect()
+    (line.chars().take(WIDTH - 1).chain(['…']).collect(), true)
 }
