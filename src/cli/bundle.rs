@@ -4,10 +4,10 @@
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::summary::shell_word;
-use crate::log::{Manifest, Run};
+use crate::log::{self, Manifest, Run, SavedWeights};
 use crate::{ops, pipeline};
 use clap::Args;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -45,9 +45,13 @@ impl BundleArgs {
                 self.run.display()
             )));
         }
+        run.same_pipeline(&manifest)?;
+        log::verify(&run)?;
+        let ends = ends(&manifest);
+        ends.values().try_for_each(|weights| run.whole_weights(weights).map(drop))?;
         let mut tar = tar::Builder::new(BufWriter::new(File::create_new(&out).map_err(Error::file(&out))?));
         tar.follow_symlinks(false);
-        let places = WHOLE.map(PathBuf::from).into_iter().chain(ends(&manifest));
+        let places = WHOLE.map(PathBuf::from).into_iter().chain(ends.keys().map(PathBuf::from));
         for place in places.filter(|place| run.root().join(place).exists()) {
             add(&mut tar, run.root(), &place).map_err(Error::file(&run.root().join(&place)))?;
         }
@@ -64,13 +68,13 @@ impl BundleArgs {
     }
 }
 
-/// The weights that each model began and ended with, where they are still there.
-fn ends(manifest: &Manifest) -> BTreeSet<PathBuf> {
-    let mut last = std::collections::BTreeMap::new();
+/// The weights that each model began and ended with, by their folders.
+fn ends(manifest: &Manifest) -> BTreeMap<&str, &SavedWeights> {
+    let mut last = BTreeMap::new();
     for weights in manifest.committed.iter().flat_map(|iteration| &iteration.weights) {
-        last.insert(&weights.model, &weights.path);
+        last.insert(&weights.model, weights);
     }
-    manifest.start.iter().map(|weights| &weights.path).chain(last.into_values()).map(PathBuf::from).collect()
+    manifest.start.iter().chain(last.into_values()).map(|weights| (weights.path.as_str(), weights)).collect()
 }
 
 /// Adds a file, or all files below a folder, in the order of their names. Links are left out.
@@ -94,6 +98,9 @@ fn add(tar: &mut tar::Builder<impl Write>, root: &Path, place: &Path) -> std::io
 /// If it isn't a bundle, or has anything in it but files below its folder.
 pub fn unpacked(file: &Path) -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
+    if std::fs::metadata(file).map_err(Error::file(file))?.len() == 0 {
+        return Err(Error::Request(format!("{} is empty: copy the bundle again", file.display())));
+    }
     let mut tar = tar::Archive::new(BufReader::new(File::open(file).map_err(Error::file(file))?));
     let no_bundle = |why: String| Error::Request(format!("{} isn't a bundle of `flow bundle`: {why}", file.display()));
     for entry in tar.entries().map_err(|error| no_bundle(error.to_string()))? {

@@ -36,6 +36,9 @@ impl ReplayArgs {
     pub fn run(self) -> CommandResult {
         self.machine.alone("a replay")?;
         let source = ReplaySource::open(&self.run)?;
+        if self.with.is_none() {
+            source.run().same_pipeline(&source.run().manifest()?)?;
+        }
         let file = self.with.clone().unwrap_or_else(|| source.run().pipeline());
         // As many iterations as there are, unless fewer are asked for.
         let sets: Vec<String> = [format!("iterations={}", source.iterations()?)].into_iter().chain(self.sets.clone()).collect();

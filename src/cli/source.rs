@@ -90,7 +90,10 @@ impl ReplaySource {
         nodes.extend(both.map(|n| (n.id.clone(), n.id.clone())));
         // Reflections were written by that run's policy, so they are replayed too; there may be none.
         let reflections = logged(|n| ops::role(&n.op) == Some(Role::Reflects));
-        for node in pipeline.nodes.iter().filter(|n| ops::is(n, Role::Reflects) && reflections.contains(&n.id.as_str())) {
+        for node in pipeline.nodes.iter().filter(|n| ops::is(n, Role::Reflects)) {
+            if !reflections.contains(&node.id.as_str()) {
+                return Err(Error::Request(self.unlogged(pipeline, file, &[node], &[])));
+            }
             if !log::columns(&self.run, &self.manifest, &node.id)?.is_empty() {
                 nodes.insert(node.id.clone(), node.id.clone());
             }

@@ -15,7 +15,7 @@ const LONGEST: u64 = 256 << 20;
 
 /// Where the vocabulary of a model lies in a run.
 fn folder(run: &Run, model: &str) -> PathBuf {
-    run.root().join("vocabularies").join(model)
+    run.vocabularies().join(model)
 }
 
 /// Saves the vocabularies of the pipeline's models in a new run.

@@ -19,9 +19,17 @@ enum SqlToken {
     Other,
 }
 
+/// Functions that read nothing, and change the database or what it prints.
+const CHANGES: [&str; 6] =
+    ["enable_logging", "disable_logging", "enable_profiling", "disable_profiling", "truncate_duckdb_logs", "checkpoint"];
+
 /// Refuses whatever isn't one statement that reads.
 pub(super) fn check(sql: &str) -> Result<(), LogError> {
     let refused = |why: &str| Err(LogError::Refused(why.into()));
+    let plain = sql.to_lowercase().replace(['"', '\''], "");
+    if let Some(name) = CHANGES.into_iter().find(|name| plain.contains(&format!("{name}("))) {
+        return refused(&format!("{name} changes the database"));
+    }
     let mut tokens = tokens(sql)?;
     while tokens.last() == Some(&SqlToken::End) {
         tokens.pop();
@@ -150,6 +158,9 @@ mod tests {
             "PRAGMA version",
             "SET threads = 1",
             "INSTALL httpfs",
+            "from enable_logging(level='trace', storage='file', storage_path='x'), rollout",
+            "from \"Enable_Profiling\"()",
+            "select * from force_checkpoint('memory')",
             "CALL duckdb_tables()",
             "SELECT 1; SELECT 2",
             "SELECT 1 /* ; */; COPY a TO 'b'",

@@ -64,7 +64,7 @@ pub use iteration::{Iteration, Metrics, Part};
 pub use lock::Lock;
 pub use manifest::Manifest;
 pub use print::{print, AnswerFormat};
-pub use query::{engine_version, query, query_to, query_within, tables, QueryResult, Table};
+pub use query::{engine_version, query, query_to, query_within, tables, verify, QueryResult, Table};
 pub use reader::{columns, read, read_iteration, RowReader};
 pub use run::Run;
 pub use run_info::{NodeInfo, Replays, RunInfo};

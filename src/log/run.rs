@@ -23,15 +23,29 @@ pub struct Run {
 /// changes.
 type Verified = Mutex<HashMap<PathBuf, (u64, SystemTime)>>;
 
+/// Whether there is anything in a folder but what a process leaves that is killed while it makes a run's folder: a
+/// folder `log` with nothing in it, and then the pipeline.
+fn taken(entries: &[PathBuf]) -> bool {
+    let empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let unborn = |path: &PathBuf| match path.file_name().and_then(|name| name.to_str()) {
+        Some("log") => empty(path),
+        Some("readers") => path.metadata().is_ok_and(|file| file.len() == 0),
+        Some(name) => ["pipeline.yaml", "pipeline.yaml.tmp", "manifest.json.tmp"].contains(&name),
+        None => false,
+    };
+    let begun = entries.iter().any(|path| path.ends_with("log"));
+    !entries.is_empty() && !(begun && entries.iter().all(unborn))
+}
+
 impl Run {
-    /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is
-    /// refused.
+    /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused,
+    /// unless that is what a process left which was killed here, before the manifest.
     pub fn create(root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<Run, LogError> {
         if root.to_str().is_none() {
             return Err(LogError::Name(root.into()));
         }
         let taken = match fs::read_dir(root) {
-            Ok(mut entries) => entries.next().is_some(),
+            Ok(entries) => taken(&entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>()),
             Err(e) if e.kind() == ErrorKind::NotFound => false,
             Err(e) => return Err(LogError::io(root)(e)),
         };
@@ -118,6 +132,11 @@ impl Run {
     /// The folder itself.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Where the vocabularies of its models lie, each in a folder of the model's name.
+    pub fn vocabularies(&self) -> PathBuf {
+        self.root.join("vocabularies")
     }
 
     /// Where the resolved pipeline lies.

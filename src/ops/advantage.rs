@@ -12,6 +12,7 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::row;
+use arrow::array::RecordBatch;
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
@@ -102,6 +103,13 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     vec![Wrong::in_node(node, &["with", "of"], message).help(help)]
 }
 
+/// Names the first row whose return is no finite number.
+fn finite(rows: &RecordBatch) -> Result<(), Failed> {
+    let returns = row::f32s(rows, "return")?.values();
+    let Some(i) = returns.iter().position(|x| !x.is_finite()) else { return Ok(()) };
+    Err(format!("the return of {} is {}: its rewards are too large", row::described(rows, i), returns[i]).into())
+}
+
 /// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what
 /// is compared travels to one worker and comes back; the rows themselves stay.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
@@ -114,7 +122,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         // Fewer than were to be played where episodes failed.
         let (samples, tasks) = samples(&rows[0])?;
         shared.add(iteration, &id, "samples", Figure::share(samples as f64, tasks));
-        Ok(value(&rows[0], &first)?)
+        let valued = value(&rows[0], &first)?;
+        valued.iter().try_for_each(finite)?;
+        Ok(valued)
     });
     let columns_made = columns_made(&with);
     let columns = row::NAME.into_iter().chain(compared(&with)).map(String::from).collect();

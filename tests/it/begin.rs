@@ -102,6 +102,24 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
 }
 
 #[test]
+fn a_run_that_was_killed_before_its_manifest_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipeline(folder.path(), SMALL);
+    let out = folder.path().join("run");
+    let mut run = flow();
+    run.arg("run").arg(&path).args(["--set", "iterations=1", "--out"]).arg(&out);
+    // A pipeline of the user's own in a folder without more stays as it is.
+    std::fs::create_dir(&out).unwrap();
+    std::fs::write(out.join("pipeline.yaml"), "mine").unwrap();
+    assert!(fails(&mut run).contains("exists and isn't empty"));
+    assert_eq!(std::fs::read_to_string(out.join("pipeline.yaml")).unwrap(), "mine");
+    std::fs::rename(out.join("pipeline.yaml"), out.join("pipeline.yaml.tmp")).unwrap();
+    std::fs::create_dir(out.join("log")).unwrap();
+    done(&mut run);
+    assert!(out.join("manifest.json").exists() && fails(&mut run).contains("exists and isn't empty"));
+}
+
+#[test]
 fn several_seeds_are_several_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = pipeline(folder.path(), SMALL);

@@ -48,6 +48,9 @@ fn clusters_are_the_same_on_any_number_of_workers_after_a_kill_and_in_a_replay()
     let whole = results(&run);
     let other = results(&trained(folder.path(), "three", CLUSTERED, &["--workers", "3"]));
     assert!(other == whole, "on three workers:\n{}\n{}\nand not\n{}\n{}", other.0, other.1, whole.0, whole.1);
+    // A score that moved leaves and comes in one iteration.
+    let verified = done(flow().arg("verify").arg(&run));
+    assert!(verified.contains("\nmemory ") && verified.ends_with("every digit agrees\n"), "{verified}");
     let killed = folder.path().join("killed");
     let mut command = flow();
     command.arg("run").arg(pipeline(folder.path(), CLUSTERED)).arg("--out").arg(&killed).stderr(Stdio::null());

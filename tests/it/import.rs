@@ -197,7 +197,7 @@ fn a_line_that_cannot_be_read_is_named() {
         message
     };
     type Change = fn(&mut Value);
-    let cases: [(&str, Change, &str); 6] = [
+    let cases: [(&str, Change, &str); 8] = [
         ("traces.jsonl", |line| drop(line["traces"][0].as_object_mut().unwrap().remove("nodes")), ":2: missing field `nodes`"),
         ("traces.jsonl", |line| line["traces"][0]["version"] = json!(2), ":2: a trace has version 2, and version 1 is understood"),
         (
@@ -210,6 +210,12 @@ fn a_line_that_cannot_be_read_is_named() {
             |line| line["traces"][0]["nodes"][2]["logprobs"] = json!([-1.0]),
             ":2: node 2 has 1 values in `logprobs` for 2 sampled",
         ),
+        (
+            "traces.jsonl",
+            |line| line["traces"][0]["nodes"][2]["logprobs"] = json!([-1.0, 5.0]),
+            ":2: 5 is no log-probability of a sampled token",
+        ),
+        ("rollouts.jsonl", |line| line["reward"] = json!(1e39), " is no number of 32 bits"),
         ("rollouts.jsonl", |line| drop(line.as_object_mut().unwrap().remove("reward")), ":2: missing field `reward`"),
         (
             "rollouts.jsonl",
@@ -229,7 +235,7 @@ fn a_line_that_cannot_be_read_is_named() {
             line.to_string()
         });
         let said = refused(&file, &[]);
-        assert!(said.contains(&format!("changed.jsonl{message}")) && said.contains("--skip-bad"), "{said}");
+        assert!(said.contains("changed.jsonl:2: ") && said.contains(message) && said.contains("--skip-bad"), "{said}");
     }
     // The last line of a file whose writer was killed.
     let file =

@@ -330,13 +330,42 @@ fn a_run_and_its_bundle_are_verified_digit_by_digit() {
     assert_eq!((&part["agrees"], &part["iterations"], part["weights"].as_array().unwrap().len()), (&Value::Bool(true), &2.into(), 0));
     let rows = |of: &Value| of["nodes"].as_array().unwrap().iter().map(|node| node["rows"]["both"].as_u64().unwrap()).sum::<u64>();
     assert!(rows(&part) < rows(&whole));
-    // A log that its pipeline doesn't compute.
-    let file = run.join("pipeline.yaml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("kl: 0.05", "kl: 0.5")).unwrap();
-    let output = flow().arg("verify").arg(&run).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains("ratio in ") && said.contains(": others"), "{said}");
+    // Of the files that say what is computed and compared, each change is noticed.
+    let with = |file: &str, change: &dyn Fn(&Path)| {
+        let path = run.join(file);
+        let kept = std::fs::read(&path).unwrap();
+        change(&path);
+        let output = flow().arg("verify").arg(&run).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        let bundled = flow().arg("bundle").arg(&run).arg("--out").arg(folder.path().join("changed.tar")).output().unwrap();
+        let texts = [&output.stdout, &output.stderr, &bundled.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        std::fs::write(&path, kept).unwrap();
+        let _ = std::fs::remove_file(folder.path().join("changed.tar"));
+        texts
+    };
+    let replace = |from: &'static str, to: &'static str| {
+        move |path: &Path| std::fs::write(path, std::fs::read_to_string(path).unwrap().replacen(from, to, 1)).unwrap()
+    };
+    let [_, said, bundled] = with("pipeline.yaml", &replace("kl: 0.05", "kl: 0.5"));
+    assert!(said.contains("isn't what the run began with") && bundled.contains("isn't what the run began with"), "{said} {bundled}");
+    let last = ask(&run, "SELECT max(version) AS v FROM update")[0]["v"].as_u64().unwrap();
+    let [_, said, bundled] = with(&format!("weights/{last}/actor/model.safetensors"), &|path| std::fs::remove_file(path).unwrap());
+    assert!(said.contains("model.safetensors is missing") && bundled.contains("model.safetensors is missing"), "{said} {bundled}");
+    let [said, ..] = with("vocabularies/actor/vocabulary.json", &replace("(1, 1)", "(4, 4)"));
+    assert!(said.contains("vocabulary.json isn't what the model has"), "{said}");
+    let part = std::fs::read_dir(run.join("log/rollout")).unwrap().next().unwrap().unwrap().path();
+    let part = std::fs::read_dir(part).unwrap().next().unwrap().unwrap().path();
+    let [_, _, bundled] = with(part.strip_prefix(&run).unwrap().to_str().unwrap(), &|path| std::fs::write(path, "no rows").unwrap());
+    assert!(bundled.contains("is damaged"), "{bundled}");
+    assert!(done(flow().arg("verify").arg(&run)).ends_with("every digit agrees\n"));
     std::fs::write(&bundle, "no archive").unwrap();
     assert!(fails(flow().arg("verify").arg(&bundle)).contains("isn't a bundle of `flow bundle`"));
+    // Where nothing but rollouts is logged, the weights are compared.
+    let bare = trained(folder.path(), "bare", &rich(), &["--set", "log=[rollout]"]);
+    let said = done(flow().arg("verify").arg(&bare));
+    assert!(said.contains("the same, bit for bit") && said.ends_with("every digit agrees\n"), "{said}");
+    // Without rollouts there is nothing to compute again.
+    let few = trained(folder.path(), "few", &rich(), &["--set", "log=[update]"]);
+    let refused = fails(flow().arg("bundle").arg(&few).arg("--out").arg(folder.path().join("few.tar")));
+    assert!(refused.contains("has not logged the rows of `rollout`, so nobody could verify its bundle"), "{refused}");
 }

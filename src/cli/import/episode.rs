@@ -57,6 +57,30 @@ pub struct Tokens {
     pub logprobs: Option<Vec<f32>>,
 }
 
+/// A reward as a row has it.
+///
+/// # Errors
+/// If it is no number of 32 bits.
+pub fn paid(reward: f64) -> Result<f32, String> {
+    let paid = reward as f32;
+    if paid.is_finite() {
+        Ok(paid)
+    } else {
+        Err(format!("a reward of {reward} is no number of 32 bits"))
+    }
+}
+
+/// Log-probabilities of sampled tokens, as far as they are there.
+///
+/// # Errors
+/// If one is above 0 by more than rounding, or not finite.
+pub fn sampled(logprobs: Option<Vec<f32>>) -> Result<Option<Vec<f32>>, String> {
+    match logprobs.iter().flatten().find(|x| !x.is_finite() || **x > 1e-3) {
+        Some(x) => Err(format!("{x} is no log-probability of a sampled token")),
+        None => Ok(logprobs),
+    }
+}
+
 /// Whether a turn has a value of a column.
 type Has = fn(&Episode, &Call) -> bool;
 

@@ -135,11 +135,12 @@ impl RunPair {
                 select += &format!(", count(*) FILTER (WHERE {JOINED} AND {} IS DISTINCT FROM {})", value_of("x"), value_of("y"));
             }
             // Several entries of a memory may have left in one iteration that came from rows of one name in different
-            // iterations.
-            let id = if has(columns, "id") && has(theirs, "id") { ", id" } else { "" };
+            // iterations; and one whose score moved leaves and comes.
+            let more = ["id", "change"].into_iter().filter(|column| has(columns, column) && has(theirs, column));
+            let id: String = more.map(|column| format!(", {column}")).collect();
             let from = format!("a.{0} x FULL JOIN b.{0} y USING ({1}{id})", quoted(node), key());
             let counts = self.counts(&select, &from)?;
-            self.require_unique_names(node, id)?;
+            self.require_unique_names(node, &id)?;
             let differ = compared.iter().zip(&counts[3..]).filter(|(_, n)| **n > 0).map(|((c, _), n)| (c.clone(), *n)).collect();
             let only =
                 |here: &TypedColumns, there: &TypedColumns| here.iter().filter(|(c, _)| !has(there, c)).map(|(c, _)| c.clone()).collect();
@@ -156,7 +157,7 @@ impl RunPair {
         Ok(diffs)
     }
 
-    /// Insists that no name stands twice in the table of `node` on either side, with the column `id` where it counts: a
+    /// Insists that no name stands twice in the table of `node` on either side, with further columns `id` where they count: a
     /// join would count it as rows in both.
     fn require_unique_names(&self, node: &str, id: &str) -> Result<(), LogError> {
         for (side, root) in ["a", "b"].iter().zip(&self.roots) {
