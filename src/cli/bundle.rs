@@ -41,7 +41,7 @@ impl BundleArgs {
         let lacks = |node: &&str| manifest.info.nodes.iter().all(|logged| logged.id != *node);
         if let Some(node) = unlogged.into_iter().find(lacks) {
             return Err(Error::Request(format!(
-                "{} has not logged the rows of `{node}`, so nobody could verify its bundle: name it in `log`, and run again",
+                "{} has not logged the rows of `{node}`, so its bundle could not be verified: name it in `log`, and run again",
                 self.run.display()
             )));
         }

@@ -367,5 +367,5 @@ fn a_run_and_its_bundle_are_verified_digit_by_digit() {
     // Without rollouts there is nothing to compute again.
     let few = trained(folder.path(), "few", &rich(), &["--set", "log=[update]"]);
     let refused = fails(flow().arg("bundle").arg(&few).arg("--out").arg(folder.path().join("few.tar")));
-    assert!(refused.contains("has not logged the rows of `rollout`, so nobody could verify its bundle"), "{refused}");
+    assert!(refused.contains("has not logged the rows of `rollout`, so its bundle could not be verified"), "{refused}");
 }
