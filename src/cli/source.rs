@@ -152,12 +152,15 @@ impl ReplaySource {
     /// What the models of a reduced pipeline begin with: as the model of the same name, else as the only one did that
     /// either has. A model that is only compared with may be one that the run didn't have.
     pub fn starts(&self, pipeline: &Pipeline) -> Result<Starts> {
-        let Starts { folders: theirs, acting } = starts(&self.run)?;
-        let only = theirs.values().next().filter(|_| theirs.len() == 1 && learners(pipeline).count() == 1);
+        let Starts { folders: theirs, mut acting } = starts(&self.run)?;
+        let only = theirs.iter().next().filter(|_| theirs.len() == 1 && learners(pipeline).count() == 1);
         let mut folders = BTreeMap::new();
         for name in learners(pipeline) {
-            if let Some(folder) = theirs.get(name).or(only) {
+            if let Some((own, folder)) = theirs.get_key_value(name).or(only) {
                 folders.insert(name.clone(), folder.clone());
+                if let Some(act) = acting.get(own).cloned() {
+                    acting.insert(name.clone(), act);
+                }
                 continue;
             }
             // Imported rows come without the weights that acted: a model begins as the pipeline says.
