@@ -218,6 +218,7 @@ fn every_link_of_the_documentation_leads_somewhere() {
         "docs/tutorial.md",
         "docs/guide.md",
         "docs/questions.md",
+        "docs/figures.md",
         "docs/how-it-works.md",
         "docs/reference.md",
         "docs/agents.md",
