@@ -4,7 +4,8 @@
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
 use super::summary::shell_word;
-use crate::log::{self, Manifest, Run, SavedWeights};
+use super::vocabularies;
+use crate::log::{self, Run, SavedWeights};
 use crate::{ops, pipeline};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ impl BundleArgs {
         if manifest.committed.is_empty() {
             return Err(Error::Request(format!("{} has no committed iteration yet", self.run.display())));
         }
+        run.same_pipeline(&manifest)?;
         // A pipeline that this version can't read may be read where the bundle is verified.
         let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())).ok();
         let unlogged = pipeline.as_ref().map(ops::unlogged).unwrap_or_default();
@@ -45,10 +47,12 @@ impl BundleArgs {
                 self.run.display()
             )));
         }
-        run.same_pipeline(&manifest)?;
         log::verify(&run)?;
-        let ends = ends(&manifest);
+        // The weights that each model began and ended with.
+        let ends: BTreeMap<&str, &SavedWeights> =
+            manifest.start.iter().chain(manifest.newest().into_values()).map(|weights| (weights.path.as_str(), weights)).collect();
         ends.values().try_for_each(|weights| run.whole_weights(weights).map(drop))?;
+        vocabularies::verify(&run, &manifest)?;
         let mut tar = tar::Builder::new(BufWriter::new(File::create_new(&out).map_err(Error::file(&out))?));
         tar.follow_symlinks(false);
         let places = WHOLE.map(PathBuf::from).into_iter().chain(ends.keys().map(PathBuf::from));
@@ -66,15 +70,6 @@ impl BundleArgs {
         ));
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The weights that each model began and ended with, by their folders.
-fn ends(manifest: &Manifest) -> BTreeMap<&str, &SavedWeights> {
-    let mut last = BTreeMap::new();
-    for weights in manifest.committed.iter().flat_map(|iteration| &iteration.weights) {
-        last.insert(&weights.model, weights);
-    }
-    manifest.start.iter().chain(last.into_values()).map(|weights| (weights.path.as_str(), weights)).collect()
 }
 
 /// Adds a file, or all files below a folder, in the order of their names. Links are left out.

@@ -66,7 +66,7 @@ impl Progress {
             done: first,
             before: earlier.iter().find_map(|(_, figures)| on_panel(figures, evaluations)),
             after: None,
-            played: vec![],
+            played: earlier.iter().filter_map(|(_, figures)| figure(figures, evaluations, "success")).collect(),
             turns: 0.0,
             failed: 0.0,
             decline,
@@ -83,10 +83,12 @@ impl Progress {
             state.before.get_or_insert(success);
             state.after = Some(success);
         }
-        let find = |name: &str| committed.figures.iter().filter(|(n, _)| !evaluations.contains(n)).find_map(|(_, f)| f.get(name)).copied();
+        let find = |name: &str| figure(&committed.figures, evaluations, name);
         // Beside an update by demonstrations, whose loss says something else.
-        let own = self.learner.as_ref().and_then(|learner| committed.figures.get(learner));
-        let learnt = |name: &str| own.map_or_else(|| find(name), |own| own.get(name).copied());
+        let learnt = |name: &str| match &self.learner {
+            Some(learner) => committed.figures.get(learner)?.get(name).copied(),
+            None => find(name),
+        };
         if committed.iteration < self.iterations {
             state.done = committed.iteration + 1;
         }
@@ -94,18 +96,18 @@ impl Progress {
         state.failed += committed.figures.values().filter_map(|f| f.get("failed")).sum::<f64>();
         state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
         let seconds = self.start.elapsed().as_secs_f64();
-        let figure = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.3}"));
+        let shown = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.3}"));
         let left = seconds / (state.done - self.first).max(1) as f64 * (self.iterations - state.done) as f64;
         // The most telling first: a narrow terminal shows no others.
         let fields = [
             Some(format!("{}/{}", state.done, self.iterations)),
             Some(format!("{left:.0}s left")),
-            figure("success", find("success")),
+            shown("success", find("success")),
             state.after.map(|success| format!("panel {:.1}%", 100.0 * success)),
-            figure("return", find("return")),
+            shown("return", find("return")),
             (state.failed > 0.0).then(|| format!("{} failed", state.failed)),
-            figure("loss", learnt("loss")),
-            figure("KL", learnt("kl")),
+            shown("loss", learnt("loss")),
+            shown("KL", learnt("kl")),
             (state.turns > 0.0).then(|| format!("{:.0} turns/s", state.turns / seconds.max(1e-9))),
         ];
         let fields: Vec<String> = fields.into_iter().flatten().collect();
@@ -192,6 +194,11 @@ fn fitted(fields: &[String], columns: usize) -> (bool, String) {
         line += &format!("{gap}{field}");
     }
     (false, line)
+}
+
+/// A figure of a node that doesn't measure on a frozen panel.
+fn figure(figures: &Figures, evaluations: &[String], name: &str) -> Option<f64> {
+    figures.iter().filter(|(node, _)| !evaluations.contains(node)).find_map(|(_, own)| own.get(name)).copied()
 }
 
 /// Success on a frozen panel, in an iteration that measured it.

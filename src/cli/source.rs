@@ -92,7 +92,10 @@ impl ReplaySource {
         let reflections = logged(|n| ops::role(&n.op) == Some(Role::Reflects));
         for node in pipeline.nodes.iter().filter(|n| ops::is(n, Role::Reflects)) {
             if !reflections.contains(&node.id.as_str()) {
-                return Err(Error::Request(self.unlogged(pipeline, file, &[node], &[])));
+                if ops::replayed_from_log(node) {
+                    return Err(Error::Request(self.unlogged(pipeline, file, &[node], &[])));
+                }
+                continue;
             }
             if !log::columns(&self.run, &self.manifest, &node.id)?.is_empty() {
                 nodes.insert(node.id.clone(), node.id.clone());
@@ -112,7 +115,7 @@ impl ReplaySource {
             let verb = if readers.contains(", ") { "read" } else { "reads" };
             text += &format!(", which {readers} {verb}");
         }
-        text += "\na replay plays nothing: it needs the logged rows of each rollout\n";
+        text += "\na replay plays and writes nothing: it needs the logged rows of each rollout and of each `reflect`\n";
         if !spare.is_empty() {
             let name = spare.first().copied().unwrap_or_default();
             return text

@@ -3,10 +3,10 @@
 use super::bundle::unpacked;
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult, OutputFormat};
-use crate::log::{self, Manifest, NodeDiff, Run, SavedWeights, WeightsDiff};
+use super::vocabularies;
+use crate::log::{self, NodeDiff, Run, WeightsDiff};
 use clap::Args;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -29,8 +29,6 @@ struct Verified {
     nodes: Vec<NodeDiff>,
     /// The run's final weights; none if only a part of its iterations is verified.
     weights: Vec<WeightsDiff>,
-    /// The files of vocabularies that aren't those of the models.
-    other_vocabularies: Vec<PathBuf>,
 }
 
 impl VerifyArgs {
@@ -52,8 +50,12 @@ impl VerifyArgs {
         let manifest = run.manifest()?;
         // What is computed and compared follows from this file.
         run.same_pipeline(&manifest)?;
+        vocabularies::verify(run, &manifest)?;
         let all = manifest.committed.iter().filter(|iteration| iteration.iteration < manifest.info.iterations).count() as u64;
         let iterations = self.iterations.unwrap_or(all).min(all);
+        if iterations == all {
+            manifest.newest().values().try_for_each(|weights| run.whole_weights(weights).map(drop))?;
+        }
         let folder = tempfile::tempdir()?;
         let out = folder.path().join("replay");
         let mut command = Command::new(std::env::current_exe()?);
@@ -68,7 +70,7 @@ impl VerifyArgs {
         let replay = Run::open(&out)?;
         let taken = replay.manifest()?.info.replays.map(|replays| replays.nodes).unwrap_or_default();
         let nodes = log::diff(run, &replay, None, 0)?.nodes;
-        let mut nodes: Vec<NodeDiff> = nodes.into_iter().filter(|node| !taken.contains_key(&node.node) && node.rows.both > 0).collect();
+        let mut nodes: Vec<NodeDiff> = nodes.into_iter().filter(|node| !taken.contains_key(&node.node)).collect();
         if iterations < all {
             for node in &mut nodes {
                 // Rows of later iterations weren't computed again.
@@ -78,60 +80,26 @@ impl VerifyArgs {
                 node.rows.only_a = counts.map_or(0, |counts| counts.value(0) as u64).saturating_sub(node.rows.both);
             }
         }
-        let weights = match iterations == all {
-            true => {
-                newest(&manifest).try_for_each(|weights| run.whole_weights(weights).map(drop))?;
-                log::weights(run, &replay)?
-            }
-            false => Vec::new(),
-        };
-        let other_vocabularies = other_files(&run.vocabularies(), &replay.vocabularies())?;
-        Ok(Verified { name: manifest.info.name, iterations, nodes, weights, other_vocabularies })
-    }
-}
-
-/// The weights that each model ended with.
-fn newest(manifest: &Manifest) -> impl Iterator<Item = &SavedWeights> {
-    let all = manifest.committed.iter().flat_map(|iteration| &iteration.weights);
-    all.map(|weights| (&weights.model, weights)).collect::<BTreeMap<_, _>>().into_values()
-}
-
-/// The files below `theirs` that differ from those of the same place below `own`.
-fn other_files(own: &Path, theirs: &Path) -> Result<Vec<PathBuf>> {
-    let mut other = Vec::new();
-    let (mut folders, mut files) = (vec![theirs.to_owned()], Vec::new());
-    while let Some(folder) = folders.pop().filter(|folder| folder.is_dir()) {
-        for entry in std::fs::read_dir(&folder).map_err(Error::file(&folder))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path)
-            } else {
-                files.push(path)
-            }
+        nodes.retain(|node| node.rows.both + node.rows.only_a + node.rows.only_b > 0);
+        let weights = if iterations == all { log::weights(run, &replay)? } else { Vec::new() };
+        if nodes.is_empty() && weights.iter().all(|weights| weights.equal.is_none()) {
+            return Err(Error::Request(format!(
+                "{} logged nothing but rollouts in these iterations, so there is nothing to compare; without --iterations its last weights are",
+                self.run.display()
+            )));
         }
+        Ok(Verified { name: manifest.info.name, iterations, nodes, weights })
     }
-    for file in files {
-        let place = own.join(file.strip_prefix(theirs).unwrap_or(&file));
-        if std::fs::read(&file).map_err(Error::file(&file))? != std::fs::read(&place).unwrap_or_default() {
-            other.push(place);
-        }
-    }
-    Ok(other)
 }
 
 impl Verified {
     fn agrees(&self) -> bool {
         let node = |node: &NodeDiff| node.differ.is_empty() && node.rows.only_a + node.rows.only_b == 0;
-        let compared = !self.nodes.is_empty() || self.weights.iter().any(|weights| weights.equal.is_some());
-        compared
-            && self.other_vocabularies.is_empty()
-            && self.nodes.iter().all(node)
-            && self.weights.iter().all(|weights| weights.equal != Some(false))
+        self.nodes.iter().all(node) && self.weights.iter().all(|weights| weights.equal != Some(false))
     }
 
     fn json(&self) -> serde_json::Value {
-        json!({ "name": self.name, "iterations": self.iterations, "agrees": self.agrees(), "nodes": self.nodes, "weights": self.weights,
-            "other_vocabularies": self.other_vocabularies })
+        json!({ "name": self.name, "iterations": self.iterations, "agrees": self.agrees(), "nodes": self.nodes, "weights": self.weights })
     }
 
     fn text(&self) -> String {
@@ -154,13 +122,8 @@ impl Verified {
             };
             text += &format!("weights of {}, version {}: {verdict}\n", weights.model, weights.a.unwrap_or_default());
         }
-        for file in &self.other_vocabularies {
-            text += &format!("{} isn't what the model has\n", file.display());
-        }
         text += if self.agrees() {
             "\nevery digit agrees"
-        } else if !self.other_vocabularies.is_empty() {
-            "\nnot every file agrees: restore it from a copy"
         } else {
             "\nnot every digit agrees; another make of processor rounds otherwise, so look how far apart they are: flow replay, then flow diff"
         };
@@ -172,9 +135,10 @@ impl Verified {
 mod tests {
     use super::*;
     use crate::log::RowCounts;
+    use std::collections::BTreeMap;
 
     #[test]
-    fn what_differs_is_counted_and_nothing_compared_is_no_agreement() {
+    fn what_differs_is_counted() {
         let rows = RowCounts { both: 7, only_a: 1, only_b: 0 };
         let node = NodeDiff {
             node: "update".into(),
@@ -184,13 +148,11 @@ mod tests {
             columns_only_a: Vec::new(),
             columns_only_b: Vec::new(),
         };
-        let verified = |nodes| Verified { name: "x".into(), iterations: 2, nodes, weights: Vec::new(), other_vocabularies: Vec::new() };
-        let differs = verified(vec![node]);
+        let differs = Verified { name: "x".into(), iterations: 2, nodes: vec![node], weights: Vec::new() };
         let text = differs.text();
         assert!(
             !differs.agrees() && text.contains("ratio in 2 rows, 1 rows on one side alone") && text.contains("not every digit agrees"),
             "{text}"
         );
-        assert!(!verified(Vec::new()).agrees());
     }
 }

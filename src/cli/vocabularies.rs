@@ -2,7 +2,7 @@
 //! goes.
 
 use super::error::{Error, Result};
-use crate::log::{Decoder, Run};
+use crate::log::{Decoder, Manifest, Run};
 use crate::pipeline::{self, Pipeline};
 use crate::policy::{Policy, Tokenizer};
 use crate::{files, ops};
@@ -29,6 +29,25 @@ pub fn save(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
         for (name, text) in files {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(Error::file(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Insists that the saved vocabularies are the same as beside the models' first weights, whose sums
+/// are known.
+///
+/// # Errors
+/// If a file differs.
+pub fn verify(run: &Run, manifest: &Manifest) -> Result<()> {
+    for weights in &manifest.start {
+        let (own, saved) = (run.root().join(&weights.path), folder(run, &weights.model));
+        for name in weights.files.iter().map(|file| &file.name).filter(|name| saved.join(name).is_file()) {
+            let bytes = |folder: &Path| std::fs::read(folder.join(name)).map_err(Error::file(&folder.join(name)));
+            if bytes(&own)? != bytes(&saved)? {
+                let place = Path::new("vocabularies").join(&weights.model).join(name);
+                return Err(Error::Request(format!("{} differs from the model's own: restore it from a copy", place.display())));
+            }
         }
     }
     Ok(())

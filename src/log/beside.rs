@@ -62,8 +62,7 @@ pub(super) fn verify(path: &Path) -> Result<(), LogError> {
     if seed::lanes(&std::fs::read(path).map_err(LogError::io(path))?) == sum {
         return Ok(());
     }
-    let why = "its bytes haven't the sum in its name; without this file `flow audit` plays its turns again".into();
-    Err(LogError::Damaged { path: path.into(), why })
+    Err(LogError::DamagedAudit(path.into()))
 }
 
 /// The folder of `name`, which is made where there is none.

@@ -28,6 +28,8 @@ pub enum LogError {
     Missing(PathBuf),
     #[error("{path} is damaged ({why}): restore it from a copy, or make the run again from its pipeline.yaml")]
     Damaged { path: PathBuf, why: String },
+    #[error("{0} is damaged (its bytes haven't the sum in its name): remove it, and `flow audit` plays its turns again")]
+    DamagedAudit(PathBuf),
     #[error("{0} isn't what the run began with: restore it from a copy; to train on with other settings, begin a run that loads this one (`models: {{ actor: {{ load: RUN }} }}`)")]
     Changed(PathBuf),
     #[error("the log of `{node}` in {root} has rows of one name twice, which no run writes: restore it from a copy")]

@@ -21,7 +21,7 @@ pub fn export_parquet(run: &Run, folder: &Path) -> Result<Vec<String>, LogError>
     fs::create_dir_all(folder).map_err(LogError::io(folder))?;
     let _reading = ReadLock::begin(run);
     let (index, whole) = (LogIndex::read(run.root())?, 0..=u64::MAX);
-    let files = views::files(run, &index, &whole, &|_| true)?;
+    let files = views::files(run, &index, &whole, &|_, _| true)?;
     let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole, &|_| true)?;
     let tables: Vec<String> = views::tables(&db)?.into_iter().map(|table| table.name).collect();
     for table in &tables {

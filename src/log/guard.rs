@@ -13,6 +13,8 @@ const ASKS: [&str; 9] = ["SELECT", "WITH", "FROM", "VALUES", "TABLE", "DESCRIBE"
 #[derive(Debug, PartialEq, Eq)]
 enum SqlToken {
     Word(String),
+    /// A name in quotes.
+    Name(String),
     Open,
     Close,
     End,
@@ -20,17 +22,27 @@ enum SqlToken {
 }
 
 /// Functions that read nothing, and change the database or what it prints.
-const CHANGES: [&str; 6] =
-    ["enable_logging", "disable_logging", "enable_profiling", "disable_profiling", "truncate_duckdb_logs", "checkpoint"];
+const CHANGES: [&str; 7] = [
+    "ENABLE_LOGGING",
+    "DISABLE_LOGGING",
+    "ENABLE_PROFILING",
+    "DISABLE_PROFILING",
+    "TRUNCATE_DUCKDB_LOGS",
+    "CHECKPOINT",
+    "FORCE_CHECKPOINT",
+];
 
 /// Refuses whatever isn't one statement that reads.
 pub(super) fn check(sql: &str) -> Result<(), LogError> {
     let refused = |why: &str| Err(LogError::Refused(why.into()));
-    let plain = sql.to_lowercase().replace(['"', '\''], "");
-    if let Some(name) = CHANGES.into_iter().find(|name| plain.contains(&format!("{name}("))) {
-        return refused(&format!("{name} changes the database"));
-    }
     let mut tokens = tokens(sql)?;
+    for called in tokens.windows(2).filter(|pair| pair[1] == SqlToken::Open) {
+        if let SqlToken::Word(name) | SqlToken::Name(name) = &called[0] {
+            if CHANGES.contains(&name.as_str()) {
+                return refused(&format!("{name} changes the database"));
+            }
+        }
+    }
     while tokens.last() == Some(&SqlToken::End) {
         tokens.pop();
     }
@@ -97,8 +109,10 @@ fn tokens(sql: &str) -> Result<Vec<SqlToken>, LogError> {
             }
             comment.get(end + 2..).unwrap_or("")
         } else if first == '\'' || first == '"' {
-            tokens.push(SqlToken::Other);
-            next(1).find(first).map_or("", |end| &rest[end + 2..]) // a doubled quote reads as two strings in a row
+            let end = next(1).find(first); // a doubled quote reads as two strings in a row
+            let name = || SqlToken::Name(next(1)[..end.unwrap_or(rest.len() - 1)].to_uppercase());
+            tokens.push(if first == '"' { name() } else { SqlToken::Other });
+            end.map_or("", |end| &rest[end + 2..])
         } else if first == '$' {
             return refused("$ quoting and parameters aren't read");
         } else if first.is_alphanumeric() || first == '_' {
@@ -141,6 +155,7 @@ mod tests {
             "SHOW TABLES",
             "SUMMARIZE rollout",
             "SELECT 'it''s; fine', \"a;b\" FROM a",
+            "SELECT checkpoint FROM rollout WHERE response LIKE '%checkpoint(%'",
         ] {
             assert!(check(sql).is_ok(), "{sql}: {:?}", check(sql));
         }
@@ -160,6 +175,8 @@ mod tests {
             "INSTALL httpfs",
             "from enable_logging(level='trace', storage='file', storage_path='x'), rollout",
             "from \"Enable_Profiling\"()",
+            "from enable_logging ('x')",
+            "from enable_profiling/* why */()",
             "select * from force_checkpoint('memory')",
             "CALL duckdb_tables()",
             "SELECT 1; SELECT 2",

@@ -3,7 +3,7 @@
 
 use super::run_info::{NodeInfo, RunInfo};
 use super::{Iteration, LogError, Part, SavedWeights, Status};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// All that a reader may trust.
@@ -45,6 +45,11 @@ impl Manifest {
     pub fn newest_of(&self, model: &str) -> Option<&SavedWeights> {
         let newest_first = self.committed.iter().rev().flat_map(|i| i.weights.iter().rev());
         newest_first.chain(&self.start).find(|w| w.model == model)
+    }
+
+    /// The newest committed weights of each model that learnt.
+    pub fn newest(&self) -> BTreeMap<&str, &SavedWeights> {
+        self.committed.iter().flat_map(|iteration| &iteration.weights).map(|weights| (weights.model.as_str(), weights)).collect()
     }
 
     /// The iteration that a resumed run starts with.

@@ -56,7 +56,7 @@ pub(super) fn answers(run: &Run, questions: &[&str]) -> Result<Vec<Result<QueryR
     let whole = 0..=u64::MAX;
     let _reading = ReadLock::begin(run);
     let index = LogIndex::read(run.root())?;
-    let files = views::files(run, &index, &whole, &|_| true)?;
+    let files = views::files(run, &index, &whole, &|_, _| true)?;
     let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole, &|_| true)?;
     let answer = |sql: &&str| {
         guard::check(sql)?;
@@ -65,7 +65,7 @@ pub(super) fn answers(run: &Run, questions: &[&str]) -> Result<Vec<Result<QueryR
     Ok(questions.iter().map(answer).collect())
 }
 
-/// Verifies the checksum of every committed file of rows.
+/// Verifies the checksum of every committed file of rows, and of no table beside the log.
 ///
 /// # Errors
 /// The first file that is damaged or missing.
@@ -73,7 +73,7 @@ pub fn verify(run: &Run) -> Result<(), LogError> {
     let _reading = ReadLock::begin(run);
     let (index, whole) = (LogIndex::read(run.root())?, 0..=u64::MAX);
     index.committed(run.root(), whole.clone())?;
-    views::files(run, &index, &whole, &|_| true).map(drop)
+    views::files(run, &index, &whole, &|_, beside| !beside).map(drop)
 }
 
 /// A database over a run; the run's files stay where they are while it exists.
@@ -94,21 +94,21 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
         decode.map_or(Ok(()), |decode| texts::register(&db, decode))?;
         Ok::<_, duckdb::Error>(db)
     };
-    let files = |span: &RangeInclusive<u64>, verify: &dyn Fn(&str) -> bool| {
+    let files = |span: &RangeInclusive<u64>, verify: &dyn Fn(&str, bool) -> bool| {
         let mut files = views::files(run, &index, span, verify)?;
         files.retain(|(node, _)| asked(node));
         Ok::<_, LogError>(files)
     };
-    let Some(sql) = sql else { return Ok(OpenDatabase { db: connect(&files(&within, &|_| false)?, &[])?, _reading: reading }) };
-    let verified = |span: &RangeInclusive<u64>| files(span, &|node| names(sql, node));
+    let Some(sql) = sql else { return Ok(OpenDatabase { db: connect(&files(&within, &|_, _| false)?, &[])?, _reading: reading }) };
+    let verified = |span: &RangeInclusive<u64>| files(span, &|node, beside| if beside { mentions(sql, node) } else { names(sql, node) });
     // The figures of a long run are many, and few ask for them.
-    let figures = lists(sql) || sql.to_lowercase().contains("metrics");
+    let figures = lists(sql) || mentions(sql, "metrics");
     let iterations = if figures { index.committed(run.root(), within.clone())? } else { Vec::new() };
     if within != (0..=u64::MAX) {
         return Ok(OpenDatabase { db: connect(&verified(&within)?, &iterations)?, _reading: reading });
     }
     // Which iterations are read, DuckDB's plan says: until their sums are known, it looks at the files' footers only.
-    let all = files(&within, &|_| false)?;
+    let all = files(&within, &|_, _| false)?;
     let draft = connect(&all, &[]);
     let needed = draft.as_ref().map_or(0..=u64::MAX, |draft| scope::iterations(draft, sql));
     let known = verified(&needed)?;
@@ -127,7 +127,7 @@ fn names(sql: &str, node: &str) -> bool {
 /// Whether `sql` has this name in it, or a function that takes names as texts.
 fn mentions(sql: &str, name: &str) -> bool {
     let sql = sql.to_lowercase();
-    [name.to_lowercase().as_str(), "query", "glob"].iter().any(|word| sql.contains(word))
+    [name.to_lowercase().as_str(), "query", "glob", "json_execute"].iter().any(|word| sql.contains(word))
 }
 
 /// Whether `sql` asks for the tables themselves.

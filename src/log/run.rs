@@ -23,44 +23,52 @@ pub struct Run {
 /// changes.
 type Verified = Mutex<HashMap<PathBuf, (u64, SystemTime)>>;
 
-/// Whether there is anything in a folder but what a process leaves that is killed while it makes a run's folder: a
-/// folder `log` with nothing in it, and then the pipeline.
-fn taken(entries: &[PathBuf]) -> bool {
-    let empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    let unborn = |path: &PathBuf| match path.file_name().and_then(|name| name.to_str()) {
-        Some("log") => empty(path),
-        Some("readers") => path.metadata().is_ok_and(|file| file.len() == 0),
-        Some(name) => ["pipeline.yaml", "pipeline.yaml.tmp", "manifest.json.tmp"].contains(&name),
-        None => false,
-    };
-    let begun = entries.iter().any(|path| path.ends_with("log"));
-    !entries.is_empty() && !(begun && entries.iter().all(unborn))
-}
-
 impl Run {
-    /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused,
-    /// unless that is what a process left which was killed here, before the manifest.
+    /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused.
+    /// One that isn't there yet comes to be whole, so that a process which is killed meanwhile leaves none.
     pub fn create(root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<Run, LogError> {
+        let name = root.to_str().and(root.file_name());
         if root.to_str().is_none() {
             return Err(LogError::Name(root.into()));
         }
-        let taken = match fs::read_dir(root) {
-            Ok(entries) => taken(&entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>()),
+        let there = match fs::read_dir(root).map(|mut entries| entries.next()) {
+            Ok(Some(_)) => return Err(LogError::Exists(root.into())),
+            Ok(None) => true,
             Err(e) if e.kind() == ErrorKind::NotFound => false,
             Err(e) => return Err(LogError::io(root)(e)),
         };
-        if taken {
-            return Err(LogError::Exists(root.into()));
+        let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(LogError::io(root))?;
+        let place = match name {
+            Some(name) if !there => parent.join(format!(".{}.{}.tmp", name.display(), std::process::id())),
+            _ => root.to_owned(),
+        };
+        let made = Run::begin(&place, root, pipeline_yaml, info).and_then(|()| match place == root {
+            true => Ok(()),
+            // Onto a folder that another process made meanwhile nothing is renamed.
+            false => fs::rename(&place, root).map_err(|e| match e.kind() {
+                ErrorKind::DirectoryNotEmpty => LogError::Exists(root.into()),
+                _ => LogError::io(root)(e),
+            }),
+        });
+        if place != root && made.is_err() {
+            let _ = fs::remove_dir_all(&place); // it may never have come to be
         }
-        let run = Run { root: root.into(), verified: None };
+        made?;
+        disk::sync_folder(parent)?;
+        Ok(Run { root: root.into(), verified: None })
+    }
+
+    /// Writes what a run begins with into `place`, where it is called `root` later.
+    fn begin(place: &Path, root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<(), LogError> {
+        let run = Run { root: place.into(), verified: None };
         fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
-        readers::prepare(root).map_err(LogError::io(root))?;
+        readers::prepare(place).map_err(LogError::io(root))?;
         let folder = std::path::absolute(root).map_err(LogError::io(root))?.display().to_string();
         let info = RunInfo { pipeline: seed::text(pipeline_yaml), folder, ..info.clone() };
         let head = ManifestBody { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new(), lost: None };
-        head.write(root, &Status::Running)?;
-        Ok(run)
+        head.write(place, &Status::Running)
     }
 
     /// The run in `root`, which must have a manifest.

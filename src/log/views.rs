@@ -36,7 +36,10 @@ pub(super) fn connect(
 
 /// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
 pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
-    let all = [files(sides[0].1, sides[0].2, &(0..=u64::MAX), &|_| true)?, files(sides[1].1, sides[1].2, &(0..=u64::MAX), &|_| true)?];
+    let all = [
+        files(sides[0].1, sides[0].2, &(0..=u64::MAX), &|_, beside| !beside)?,
+        files(sides[1].1, sides[1].2, &(0..=u64::MAX), &|_, beside| !beside)?,
+    ];
     let build = || -> Sql<_> {
         let db = open()?;
         let mut tables_of_sides = [Vec::new(), Vec::new()];
@@ -52,18 +55,19 @@ pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) ->
     Ok(build()?)
 }
 
-/// The files with rows of `within`; those of nodes that `verify` holds for, once the checksum of each is verified.
+/// The files with rows of `within`; those of nodes that `verify` holds for, once the checksum of each is verified. It is
+/// asked of tables beside the log as well, with `true`.
 pub(super) fn files<'a>(
     run: &Run,
     index: &'a LogIndex,
     within: &RangeInclusive<u64>,
-    verify: &dyn Fn(&str) -> bool,
+    verify: &dyn Fn(&str, bool) -> bool,
 ) -> Result<NodeFiles<'a>, LogError> {
     let run = run.absolute()?; // what may be read is compared by path
     let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
     let files_of = |id: &'a str| {
         let pieces = index.files(run.root(), id, within)?;
-        let there = if verify(id) {
+        let there = if verify(id, false) {
             reader::verified_paths(&run, &pieces)
         } else {
             Ok(pieces.iter().map(|file| pending::locate(&run, &file.path)).collect())
@@ -72,7 +76,8 @@ pub(super) fn files<'a>(
     };
     let beside = beside::TABLES.iter().filter(|table| index.info.nodes.iter().all(|node| node.id != **table));
     let beside: Vec<_> = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
-    beside.iter().filter(|(table, _)| verify(table)).flat_map(|(_, files)| files).try_for_each(|file| beside::verify(file))?;
+    let asked = beside.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
+    asked.into_iter().try_for_each(|file| run.verified(file, || beside::verify(file)))?;
     nodes.chain([ERRORS]).map(files_of).chain(beside.into_iter().map(Ok)).collect()
 }
 

@@ -42,7 +42,8 @@ pub const OPERATOR: Operator = Operator {
         lacks,
         remembers: keeps_means,
         otherwise: |with| {
-            let compared = |meant: Arc<AdvantageSettings>| meant.of == EstimatorName::EpisodeReturn && meant.baseline == Baseline::Mean;
+            let returns = [EstimatorName::EpisodeReturn, EstimatorName::StepReturn, EstimatorName::CrossEpisodeReturn];
+            let compared = |meant: Arc<AdvantageSettings>| returns.contains(&meant.of) && meant.baseline == Baseline::Mean;
             with.typed::<AdvantageSettings>().is_some_and(compared).then_some("baseline=leave_one_out")
         },
         ..Further::NOTHING
@@ -107,7 +108,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 fn finite(rows: &RecordBatch) -> Result<(), Failed> {
     let returns = row::f32s(rows, "return")?.values();
     let Some(i) = returns.iter().position(|x| !x.is_finite()) else { return Ok(()) };
-    Err(format!("the return of {} is {}: its rewards are too large", row::described(rows, i), returns[i]).into())
+    Err(format!("the return of {} is {}: its rewards are too large, or no numbers", row::described(rows, i), returns[i]).into())
 }
 
 /// Two steps: the return needs whole trajectories, the baseline whole groups. A group's rows may be anywhere, so what

@@ -117,9 +117,15 @@ pub fn rolls_out(node: &Node) -> bool {
     node.all().any(|n| is(n, Role::Plays))
 }
 
-/// The nodes whose rows a replay puts in place of play, and which the pipeline doesn't log.
+/// Whether a replay takes the node's rows from the log: those of an expert's reflections can be made again.
+pub fn replayed_from_log(node: &Node) -> bool {
+    let expert = operator(&node.op).is_some_and(|o| (o.further.expert)(&node.with));
+    rolls_out(node) || is(node, Role::Reflects) && !expert
+}
+
+/// The nodes whose rows a replay takes from the log, and which the pipeline doesn't log.
 pub fn unlogged(pipeline: &Pipeline) -> Vec<&str> {
-    let lacks = |node: &&Node| rolls_out(node) && !pipeline.log.contains(&node.id);
+    let lacks = |node: &&Node| replayed_from_log(node) && !pipeline.log.contains(&node.id);
     pipeline.nodes.iter().filter(lacks).map(|node| node.id.as_str()).collect()
 }
 

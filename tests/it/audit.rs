@@ -197,6 +197,8 @@ fn an_audit_that_is_cut_goes_on_to_the_same_table() {
     assert_eq!(asked(&run, "SELECT count(*) AS n FROM errors")[0]["n"], 0);
 }
 
+/// A replay's turns were played by the run that it replays: the same turns are worth the same there, whatever they are
+/// credited with.
 #[test]
 fn a_replay_is_audited_with_the_weights_that_played() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,6 +2,8 @@
 //! completion.
 
 use crate::common::*;
+use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn a_new_pipeline_is_written_checked_and_run() {
@@ -102,21 +104,35 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
 }
 
 #[test]
-fn a_run_that_was_killed_before_its_manifest_begins_again() {
+fn a_run_comes_to_be_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = pipeline(folder.path(), SMALL);
+    let names = || {
+        let entries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        entries.filter(|name| name != "pipeline.yaml").collect::<Vec<_>>()
+    };
+    // Killed again and again, somewhere in its first second: there is no folder, or one that is resumed.
     let out = folder.path().join("run");
+    for wait in (0..12).map(|n| 40 * n) {
+        let mut child = flow().arg("run").arg(&path).arg("--out").arg(&out).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(wait));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!out.exists() || out.join("manifest.json").exists(), "{wait} ms: {:?}", names());
+        let _ = std::fs::remove_dir_all(&out);
+    }
+    // What is there stays as it is, and an empty folder is taken.
+    std::fs::create_dir_all(&out).unwrap();
+    std::fs::write(out.join("pipeline.yaml"), "mine").unwrap();
     let mut run = flow();
     run.arg("run").arg(&path).args(["--set", "iterations=1", "--out"]).arg(&out);
-    // A pipeline of the user's own in a folder without more stays as it is.
-    std::fs::create_dir(&out).unwrap();
-    std::fs::write(out.join("pipeline.yaml"), "mine").unwrap();
     assert!(fails(&mut run).contains("exists and isn't empty"));
     assert_eq!(std::fs::read_to_string(out.join("pipeline.yaml")).unwrap(), "mine");
-    std::fs::rename(out.join("pipeline.yaml"), out.join("pipeline.yaml.tmp")).unwrap();
-    std::fs::create_dir(out.join("log")).unwrap();
+    std::fs::remove_file(out.join("pipeline.yaml")).unwrap();
     done(&mut run);
-    assert!(out.join("manifest.json").exists() && fails(&mut run).contains("exists and isn't empty"));
+    done(flow().arg("run").arg(&path).args(["--set", "iterations=1", "--out"]).arg(folder.path().join("deep/er")));
+    assert!(folder.path().join("deep/er/manifest.json").exists());
+    assert!(std::fs::read_dir(folder.path().join("deep")).unwrap().count() == 1, "nothing else is left");
 }
 
 #[test]

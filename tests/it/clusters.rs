@@ -48,6 +48,16 @@ fn clusters_are_the_same_on_any_number_of_workers_after_a_kill_and_in_a_replay()
     let whole = results(&run);
     let other = results(&trained(folder.path(), "three", CLUSTERED, &["--workers", "3"]));
     assert!(other == whole, "on three workers:\n{}\n{}\nand not\n{}\n{}", other.0, other.1, whole.0, whole.1);
+    // The page of the memory has the entries as they last came, the best first.
+    let page = &answers(&[&run], &folder.path().join("pages"))["runs/0/memory&node=memory&iteration=5"]["entries"];
+    let column = |name: &str| page["columns"].as_array().unwrap().iter().position(|column| column == name).unwrap();
+    let [id, text, score] = ["id", "text", "score"].map(column);
+    let shown: Vec<(String, String, String)> =
+        page["rows"].as_array().unwrap().iter().map(|row| (row[id].to_string(), row[text].to_string(), row[score].to_string())).collect();
+    let sql = "select id::varchar as id, text, score from memory_at(5) order by score desc, id";
+    let expected: Vec<(String, String, String)> =
+        ask(&run, sql).iter().map(|row| (row["id"].to_string(), row["text"].to_string(), row["score"].to_string())).collect();
+    assert_eq!(shown, expected);
     // A score that moved leaves and comes in one iteration.
     let verified = done(flow().arg("verify").arg(&run));
     assert!(verified.contains("\nmemory ") && verified.ends_with("every digit agrees\n"), "{verified}");

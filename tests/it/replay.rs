@@ -351,8 +351,9 @@ fn a_run_and_its_bundle_are_verified_digit_by_digit() {
     let last = ask(&run, "SELECT max(version) AS v FROM update")[0]["v"].as_u64().unwrap();
     let [_, said, bundled] = with(&format!("weights/{last}/actor/model.safetensors"), &|path| std::fs::remove_file(path).unwrap());
     assert!(said.contains("model.safetensors is missing") && bundled.contains("model.safetensors is missing"), "{said} {bundled}");
-    let [said, ..] = with("vocabularies/actor/vocabulary.json", &replace("(1, 1)", "(4, 4)"));
-    assert!(said.contains("vocabulary.json isn't what the model has"), "{said}");
+    let [_, said, bundled] = with("vocabularies/actor/vocabulary.json", &replace("(1, 1)", "(4, 4)"));
+    let differs = "vocabularies/actor/vocabulary.json differs from the model's own";
+    assert!(said.contains(differs) && bundled.contains(differs), "{said} {bundled}");
     let part = std::fs::read_dir(run.join("log/rollout")).unwrap().next().unwrap().unwrap().path();
     let part = std::fs::read_dir(part).unwrap().next().unwrap().unwrap().path();
     let [_, _, bundled] = with(part.strip_prefix(&run).unwrap().to_str().unwrap(), &|path| std::fs::write(path, "no rows").unwrap());
@@ -364,6 +365,8 @@ fn a_run_and_its_bundle_are_verified_digit_by_digit() {
     let bare = trained(folder.path(), "bare", &rich(), &["--set", "log=[rollout]"]);
     let said = done(flow().arg("verify").arg(&bare));
     assert!(said.contains("the same, bit for bit") && said.ends_with("every digit agrees\n"), "{said}");
+    let part = fails(flow().arg("verify").arg(&bare).args(["--iterations", "1"]));
+    assert!(part.contains("logged nothing but rollouts in these iterations"), "{part}");
     // Without rollouts there is nothing to compute again.
     let few = trained(folder.path(), "few", &rich(), &["--set", "log=[update]"]);
     let refused = fails(flow().arg("bundle").arg(&few).arg("--out").arg(folder.path().join("few.tar")));

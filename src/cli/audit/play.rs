@@ -60,6 +60,7 @@ pub fn tried<'a>(sampler: &mut Sampler, turns: &[(&'a Turn, &Restored)], all: bo
             let (of_policy, its_error) = means[0];
             let (audited, audited_error) = match *role {
                 "policy" => (0.0, 0.0),
+                // Not by `hypot`, which takes the wheel to glibc 2.35.
                 _ => (worth - of_policy, (error * error + its_error * its_error).sqrt()),
             };
             let state = restored.origin.past.states.last().copied().unwrap_or_default();

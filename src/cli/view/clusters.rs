@@ -2,6 +2,7 @@
 //! entries of a memory with `per: cluster`, which are its buckets.
 
 use super::answers::{nodes_with, up_to, RunTable, MOST, NAME};
+use super::memory::latest;
 use super::memory::{readers, COMPARED};
 use super::overview::drawn;
 use super::runs::ServedRun;
@@ -79,7 +80,7 @@ fn observed(run: &ServedRun, table: &RunTable, iteration: u64) -> Result<String>
 /// cluster with their texts.
 fn pools(run: &ServedRun, table: &RunTable, iteration: u64, one: Option<u64>) -> Result<String> {
     let (which, text) = match one {
-        Some(id) => (format!("cluster = {id}"), ", arg_max(text, iteration) AS text"),
+        Some(id) => (format!("cluster = {id}"), ", arg_max(text, iteration) FILTER (WHERE change > 0) AS text"),
         None => ("cluster <> 0".into(), ""),
     };
     let entries = |memory: &String| {
@@ -128,8 +129,10 @@ pub fn cluster(run: &ServedRun, node: &str, iteration: u64, id: u64) -> Answer {
     if !table.has("prototype") {
         let members = format!(
             "SELECT id, source AS iteration, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, \
-             any_value(turn) AS turn, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score FROM (SELECT * FROM {} \
+             any_value(turn) AS turn, {} AS text, {} AS score FROM (SELECT * FROM {} \
              WHERE bucket = {id} AND iteration <= {iteration}) GROUP BY id, source HAVING sum(change) > 0 ORDER BY source DESC, id LIMIT {}",
+            latest("text"),
+            latest("score"),
             table.name,
             MOST + 1
         );

@@ -20,21 +20,30 @@ pub fn memory(run: &ServedRun, node: &str, iteration: u64) -> Answer {
     if !table.has("change") {
         return Err(Error::Request(format!("`{node}` is no memory that was logged")));
     }
-    let first = first(run, &table, node, iteration)?;
+    let first = first_iteration(run, &table, node, iteration)?;
     let entries = format!(
-        "SELECT id, arg_max(kind, iteration) AS kind, arg_max(key, iteration) AS key, arg_max(text, iteration) AS text, arg_max(score, iteration) AS score, \
+        "SELECT id, {0} AS kind, {1} AS key, {2} AS text, {3} AS score, \
          min(iteration) AS since, any_value(task) AS task, any_value(sample) AS sample, any_value(attempt) AS attempt, any_value(turn) AS turn \
-         FROM {} WHERE iteration BETWEEN {first} AND {iteration} GROUP BY id HAVING sum(change) > 0 ORDER BY score DESC, id LIMIT {}",
+         FROM {4} WHERE iteration BETWEEN {first} AND {iteration} GROUP BY id HAVING sum(change) > 0 ORDER BY score DESC, id LIMIT {5}",
+        latest("kind"),
+        latest("key"),
+        latest("text"),
+        latest("score"),
         table.name,
         MOST + 1
     );
     Ok(json!({ "growth": curve(run, node, "entries")?, "entries": within(run, first..=iteration, &entries)? }))
 }
 
-/// Since which iteration there have been entries that are in the memory after `iteration`: which they are takes three
-/// columns, and what they say is read from there on. Where all of them came in the last [`RECENT`] iterations, which
-/// the figure `entries` tells by their number, no more is read than these.
-fn first(run: &ServedRun, table: &RunTable, node: &str, iteration: u64) -> Result<u64> {
+/// A column of an entry as it last came: one whose score moved leaves and comes in one iteration.
+pub fn latest(column: &str) -> String {
+    format!("arg_max({column}, iteration) FILTER (WHERE change > 0)")
+}
+
+/// The first iteration of the entries that are in the memory after `iteration`. To find them takes three columns of the
+/// memory, and their texts are read from there on. If all came in the last [`RECENT`] iterations, as their number shows
+/// (the figure `entries`), only these are read.
+fn first_iteration(run: &ServedRun, table: &RunTable, node: &str, iteration: u64) -> Result<u64> {
     let sql = format!(
         "SELECT min(since), count(*) FROM (SELECT min(iteration) AS since FROM {} WHERE iteration <= {iteration} GROUP BY id HAVING sum(change) > 0)",
         table.name
@@ -42,7 +51,7 @@ fn first(run: &ServedRun, table: &RunTable, node: &str, iteration: u64) -> Resul
     let manifest = run.manifest()?;
     let before = manifest.committed.iter().rev().filter(|committed| committed.iteration <= iteration);
     let entries = before.filter_map(|committed| committed.metrics.get(node)?.get("entries").copied()).next();
-    let recent = within(run, iteration.saturating_sub(RECENT)..=iteration, &sql)?;
+    let recent = within(run, (iteration + 1).saturating_sub(RECENT)..=iteration, &sql)?;
     let all = recent["rows"][0][1].as_f64() == entries;
     let answer = if all { recent } else { up_to(run, Some(iteration), &sql)? };
     Ok(answer["rows"][0][0].as_u64().unwrap_or(iteration))

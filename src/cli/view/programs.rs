@@ -66,8 +66,8 @@ async fn asked(run: &ServedRun, sql: &str) -> Result<(Child, ChildStdout)> {
     Ok((child, output))
 }
 
-/// Starts a process for the next question, once the page that asked is drawn: on a small machine the two would be in
-/// each other's way.
+/// Starts a process for the next question a little after this one, when most pages are drawn: on a small machine the two
+/// would be in each other's way.
 pub async fn prepare(run: Arc<ServedRun>) {
     sleep(REST).await;
     let mut waiting = run.waiting.lock();

@@ -121,7 +121,12 @@ impl RunPair {
         let mut diffs = Vec::new();
         for (node, columns) in &self.sides[0] {
             let Some((_, theirs)) = self.sides[1].iter().find(|(id, _)| id == node) else { continue };
-            let compared: Vec<&(String, String)> = columns.iter().filter(|(c, _)| !NAME.contains(&c.as_str()) && has(theirs, c)).collect();
+            // Several entries of a memory may have left in one iteration that came from rows of one name in different
+            // iterations; and one whose score moved leaves and comes.
+            let more: Vec<&str> = ["id", "change"].into_iter().filter(|column| has(columns, column) && has(theirs, column)).collect();
+            let keys: String = more.iter().map(|column| format!(", {column}")).collect();
+            let names_rows = |column: &str| NAME.contains(&column) || more.contains(&column);
+            let compared: Vec<&(String, String)> = columns.iter().filter(|(c, _)| !names_rows(c) && has(theirs, c)).collect();
             let mut select = SHARED.to_string();
             for (column, kind) in &compared {
                 // A list is compared by its hash: a join that holds all prompts twice would be large.
@@ -134,13 +139,9 @@ impl RunPair {
                 };
                 select += &format!(", count(*) FILTER (WHERE {JOINED} AND {} IS DISTINCT FROM {})", value_of("x"), value_of("y"));
             }
-            // Several entries of a memory may have left in one iteration that came from rows of one name in different
-            // iterations; and one whose score moved leaves and comes.
-            let more = ["id", "change"].into_iter().filter(|column| has(columns, column) && has(theirs, column));
-            let id: String = more.map(|column| format!(", {column}")).collect();
-            let from = format!("a.{0} x FULL JOIN b.{0} y USING ({1}{id})", quoted(node), key());
+            let from = format!("a.{0} x FULL JOIN b.{0} y USING ({1}{keys})", quoted(node), key());
             let counts = self.counts(&select, &from)?;
-            self.require_unique_names(node, &id)?;
+            self.require_unique_names(node, &keys)?;
             let differ = compared.iter().zip(&counts[3..]).filter(|(_, n)| **n > 0).map(|((c, _), n)| (c.clone(), *n)).collect();
             let only =
                 |here: &TypedColumns, there: &TypedColumns| here.iter().filter(|(c, _)| !has(there, c)).map(|(c, _)| c.clone()).collect();

@@ -187,8 +187,8 @@ fn signed(kind: Kind) -> &'static str {
     }
 }
 
-/// What of a type no cast bridges: whether it is a list, and whether a text. None of a type that no column has, such as
-/// a structure or a date.
+/// Whether a type is a list, and whether it is of texts: no cast leads from one to the other. None for types that
+/// columns can't have, such as structures and dates.
 fn shape(sql_type: &str) -> Option<(bool, bool)> {
     let (one, list) = sql_type.strip_suffix("[]").map_or((sql_type, false), |one| (one, true));
     let number = one.ends_with("INT") || ["INTEGER", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN"].contains(&one);
