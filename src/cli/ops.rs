@@ -76,8 +76,8 @@ fn explain(spec: &OperatorSpec) -> String {
     if spec.ports.is_empty() {
         text.push_str("  none\n");
     }
-    let made: Vec<&str> = spec.keeps.then_some("the input's columns").into_iter().chain(spec.adds.iter().copied()).collect();
-    text.push_str(&format!("\nmakes\n  {}\n\nwith\n", made.join(", ")));
+    let columns: Vec<&str> = spec.keeps.then_some("the input's columns").into_iter().chain(spec.adds.iter().copied()).collect();
+    text.push_str(&format!("\nmakes\n  {}\n\nwith\n", columns.join(", ")));
     text + &listed(&settings(&spec.settings))
 }
 

@@ -34,8 +34,7 @@ pub fn save(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Insists that the saved vocabularies are the same as beside the models' first weights, whose sums
-/// are known.
+/// Insists that the saved vocabularies are the ones that lie beside the models' first weights.
 ///
 /// # Errors
 /// If a file differs.

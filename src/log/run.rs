@@ -27,7 +27,6 @@ impl Run {
     /// Makes the folder of a new run, with its pipeline and an empty manifest. A folder with something in it is refused.
     /// One that isn't there yet comes to be whole, so that a process which is killed meanwhile leaves none.
     pub fn create(root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<Run, LogError> {
-        let name = root.to_str().and(root.file_name());
         if root.to_str().is_none() {
             return Err(LogError::Name(root.into()));
         }
@@ -39,22 +38,22 @@ impl Run {
         };
         let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(LogError::io(root))?;
-        let place = match name {
+        let place = match root.file_name() {
             Some(name) if !there => parent.join(format!(".{}.{}.tmp", name.display(), std::process::id())),
             _ => root.to_owned(),
         };
-        let made = Run::begin(&place, root, pipeline_yaml, info).and_then(|()| match place == root {
+        let result = Run::begin(&place, root, pipeline_yaml, info).and_then(|()| match place == root {
             true => Ok(()),
-            // Onto a folder that another process made meanwhile nothing is renamed.
+            // It fails if another process has made the folder meanwhile.
             false => fs::rename(&place, root).map_err(|e| match e.kind() {
                 ErrorKind::DirectoryNotEmpty => LogError::Exists(root.into()),
                 _ => LogError::io(root)(e),
             }),
         });
-        if place != root && made.is_err() {
+        if place != root && result.is_err() {
             let _ = fs::remove_dir_all(&place); // it may never have come to be
         }
-        made?;
+        result?;
         disk::sync_folder(parent)?;
         Ok(Run { root: root.into(), verified: None })
     }

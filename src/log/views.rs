@@ -76,8 +76,8 @@ pub(super) fn files<'a>(
     };
     let beside = beside::TABLES.iter().filter(|table| index.info.nodes.iter().all(|node| node.id != **table));
     let beside: Vec<_> = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
-    let asked = beside.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
-    asked.into_iter().try_for_each(|file| run.verified(file, || beside::verify(file)))?;
+    let to_verify = beside.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
+    to_verify.into_iter().try_for_each(|file| run.verified(file, || beside::verify(file)))?;
     nodes.chain([ERRORS]).map(files_of).chain(beside.into_iter().map(Ok)).collect()
 }
 
@@ -150,7 +150,7 @@ fn fill(
         db.execute_batch(&format!("CREATE VIEW {} AS {source}", quoted(id)))?;
     }
     metrics(db, schema, iterations)?;
-    // What a query doesn't name takes as long to make as to ask.
+    // To make one takes as long as most questions do: a view that the query doesn't name isn't made.
     if !JOINED.into_iter().any(asked) {
         return Ok(());
     }

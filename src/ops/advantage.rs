@@ -104,8 +104,8 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     vec![Wrong::in_node(node, &["with", "of"], message).help(help)]
 }
 
-/// Names the first row whose return is no finite number.
-fn finite(rows: &RecordBatch) -> Result<(), Failed> {
+/// Insists that returns are finite; the error names the first row with another one.
+fn require_finite_returns(rows: &RecordBatch) -> Result<(), Failed> {
     let returns = row::f32s(rows, "return")?.values();
     let Some(i) = returns.iter().position(|x| !x.is_finite()) else { return Ok(()) };
     Err(format!("the return of {} is {}: its rewards are too large, or no numbers", row::described(rows, i), returns[i]).into())
@@ -124,7 +124,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         let (samples, tasks) = samples(&rows[0])?;
         shared.add(iteration, &id, "samples", Figure::share(samples as f64, tasks));
         let valued = value(&rows[0], &first)?;
-        valued.iter().try_for_each(finite)?;
+        valued.iter().try_for_each(require_finite_returns)?;
         Ok(valued)
     });
     let columns_made = columns_made(&with);

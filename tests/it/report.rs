@@ -66,7 +66,7 @@ fn figures_are_those_of_the_log() {
     assert_eq!(rows.len(), 24);
 }
 
-/// A hundred iterations and more, of which a memory keeps entries of each.
+/// Over a hundred iterations, and a memory that keeps entries of each.
 const OLD: &str = r#"
 flow: old
 iterations: 105

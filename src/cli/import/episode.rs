@@ -61,10 +61,10 @@ pub struct Tokens {
 ///
 /// # Errors
 /// If it is no number of 32 bits.
-pub fn paid(reward: f64) -> Result<f32, String> {
-    let paid = reward as f32;
-    if paid.is_finite() {
-        Ok(paid)
+pub fn reward_f32(reward: f64) -> Result<f32, String> {
+    let narrow = reward as f32;
+    if narrow.is_finite() {
+        Ok(narrow)
     } else {
         Err(format!("a reward of {reward} is no number of 32 bits"))
     }
@@ -74,7 +74,7 @@ pub fn paid(reward: f64) -> Result<f32, String> {
 ///
 /// # Errors
 /// If one is above 0 by more than rounding, or not finite.
-pub fn sampled(logprobs: Option<Vec<f32>>) -> Result<Option<Vec<f32>>, String> {
+pub fn checked_logprobs(logprobs: Option<Vec<f32>>) -> Result<Option<Vec<f32>>, String> {
     match logprobs.iter().flatten().find(|x| !x.is_finite() || **x > 1e-3) {
         Some(x) => Err(format!("{x} is no log-probability of a sampled token")),
         None => Ok(logprobs),

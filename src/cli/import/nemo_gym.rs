@@ -1,7 +1,7 @@
 //! NeMo Gym's `rollouts.jsonl`: an episode a line, in items of the Responses API; a model call's tokens ride on its
 //! last item.
 
-use super::episode::{paid, sampled, Call, Episode, Failure, Tokens};
+use super::episode::{checked_logprobs, reward_f32, Call, Episode, Failure, Tokens};
 use super::messages::{content, observation, plain, tool, Calls, Message};
 use crate::seed::mix;
 use serde::{Deserialize, Deserializer};
@@ -87,7 +87,7 @@ pub fn read(line: &[u8], input: &mut dyn FnMut(Key) -> Option<Vec<u8>>) -> Resul
         (Some(error), _) => episode.failure = fail("error", error["message"].as_str().map_or(error.to_string(), String::from)),
         _ if calls.is_empty() => episode.failure = fail("error", "the response has no output of a model".into()),
         (_, None) => episode.failure = fail("error", "the rollout has no reward".into()),
-        (_, Some(reward)) => (episode.reward, episode.calls) = (paid(reward)?, calls),
+        (_, Some(reward)) => (episode.reward, episode.calls) = (reward_f32(reward)?, calls),
     }
     Ok((key, episode))
 }
@@ -201,5 +201,5 @@ fn tokens(item: &Value) -> Result<Option<Tokens>, String> {
         return Err(format!("an item has {} values in `generation_log_probs` for {length} in `generation_token_ids`", logprobs.len()));
     }
     let logprobs = logprobs.into_iter().collect::<Option<Vec<f32>>>().filter(|values| values.len() == length);
-    Ok(Some(Tokens { prompt: ids.prompt_token_ids, response: ids.generation_token_ids, logprobs: sampled(logprobs)? }))
+    Ok(Some(Tokens { prompt: ids.prompt_token_ids, response: ids.generation_token_ids, logprobs: checked_logprobs(logprobs)? }))
 }

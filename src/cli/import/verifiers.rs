@@ -1,6 +1,6 @@
 //! verifiers' `traces.jsonl`: an episode a line, with a trace for each of its agents; a trace is a graph of messages.
 
-use super::episode::{paid, sampled, Call, Episode, Failure, Tokens};
+use super::episode::{checked_logprobs, reward_f32, Call, Episode, Failure, Tokens};
 use super::messages::{content, observation, plain, tool, Calls, Message};
 use crate::seed::{mix, text};
 use serde::Deserialize;
@@ -160,7 +160,7 @@ pub fn read(line: &[u8]) -> Result<(Vec<Episode>, usize), String> {
             episode.failure = Some(failed(&[], false, "the trace has no sampled message"));
         } else {
             match rewards.filter(|rewards| !rewards.is_empty()) {
-                Some(rewards) => episode.reward = paid(rewards.iter().sum())?,
+                Some(rewards) => episode.reward = reward_f32(rewards.iter().sum())?,
                 None => episode.failure = Some(failed(&[], false, "the trace has no reward")),
             }
         }
@@ -262,7 +262,7 @@ fn tokens(trace: &Trace, path: &[usize], at: usize) -> Result<Option<Tokens>, St
     let mut prompt: Vec<u32> = path.iter().flat_map(|at| &trace.nodes[*at].token_ids).copied().collect();
     prompt.extend(&node.token_ids[..first]);
     let response = node.token_ids[first..end].to_vec();
-    Ok(Some(Tokens { prompt, logprobs: sampled(logprobs.filter(|values| values.len() == response.len()))?, response }))
+    Ok(Some(Tokens { prompt, logprobs: checked_logprobs(logprobs.filter(|values| values.len() == response.len()))?, response }))
 }
 
 fn message(value: &Value) -> Message {

@@ -80,8 +80,8 @@ fn observed(run: &ServedRun, table: &RunTable, iteration: u64) -> Result<String>
 /// cluster with their texts.
 fn pools(run: &ServedRun, table: &RunTable, iteration: u64, one: Option<u64>) -> Result<String> {
     let (which, text) = match one {
-        Some(id) => (format!("cluster = {id}"), ", arg_max(text, iteration) FILTER (WHERE change > 0) AS text"),
-        None => ("cluster <> 0".into(), ""),
+        Some(id) => (format!("cluster = {id}"), format!(", {} AS text", latest("text"))),
+        None => ("cluster <> 0".into(), String::new()),
     };
     let entries = |memory: &String| {
         format!(

@@ -51,7 +51,7 @@ fn first_iteration(run: &ServedRun, table: &RunTable, node: &str, iteration: u64
     let manifest = run.manifest()?;
     let before = manifest.committed.iter().rev().filter(|committed| committed.iteration <= iteration);
     let entries = before.filter_map(|committed| committed.metrics.get(node)?.get("entries").copied()).next();
-    let recent = within(run, (iteration + 1).saturating_sub(RECENT)..=iteration, &sql)?;
+    let recent = within(run, iteration.saturating_sub(RECENT - 1)..=iteration, &sql)?;
     let all = recent["rows"][0][1].as_f64() == entries;
     let answer = if all { recent } else { up_to(run, Some(iteration), &sql)? };
     Ok(answer["rows"][0][0].as_u64().unwrap_or(iteration))

@@ -109,9 +109,9 @@ impl ServedRuns {
 
 /// Whether there is a run in a folder.
 fn holds_runs(folder: &Path) -> bool {
-    let mut found = Vec::new();
-    search(folder, DEPTH, &mut found);
-    !found.is_empty()
+    let mut runs = Vec::new();
+    search(folder, DEPTH, &mut runs);
+    !runs.is_empty()
 }
 
 /// The runs in a folder, in the order of their names.
