@@ -6,7 +6,7 @@ use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::room::field;
 use crate::env::{installed, TABLE};
 use crate::policy::rates::{operations, tokens, TokenRates};
-use crate::policy::{instructions, libtorch, look, DeviceChoice, FoundDevice, Hardware, Libtorch, ServerStatus};
+use crate::policy::{gpus, instructions, libtorch, look, DeviceChoice, FoundDevice, Hardware, ServerStatus};
 use crate::printable::printable;
 use crate::{log, ops, pipeline};
 use clap::Args;
@@ -66,7 +66,7 @@ impl Finding {
 impl DoctorArgs {
     pub fn run(self) -> CommandResult {
         let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), processor(), memory(), self.device()?];
-        findings.extend([torch(&libtorch()), duckdb(), python()]);
+        findings.extend([torch(), duckdb(), python()]);
         findings.push(worlds());
         for address in self.addresses()? {
             findings.push(server(look(&address)));
@@ -193,16 +193,22 @@ fn memory() -> Finding {
     }
 }
 
-fn torch(libtorch: &Libtorch) -> Finding {
-    let cuda = match (libtorch.cuda, libtorch.gpus) {
+fn torch() -> Finding {
+    let libtorch = match libtorch() {
+        Ok(libtorch) => libtorch,
+        Err(error) => return Finding::new("libtorch", "none").but(State::Wrong, error.to_string()),
+    };
+    let gpus = gpus();
+    let cuda = match (libtorch.cuda, gpus) {
         (false, _) => "without CUDA".to_owned(),
         (true, 0) => "with CUDA, no GPU".into(),
         (true, 1) => "with CUDA, 1 GPU".into(),
         (true, gpus) => format!("with CUDA, {gpus} GPUs"),
     };
     let version = libtorch.version.as_deref().unwrap_or("of an unknown version");
-    let finding = Finding::new("libtorch", format!("{version}, {cuda}, {}", libtorch.folder.as_deref().unwrap_or("of this program")));
-    if libtorch.gpus > 1 {
+    let folder = libtorch.folder.as_ref().map_or("of this program".into(), |folder| folder.display().to_string());
+    let finding = Finding::new("libtorch", format!("{version}, {cuda}, {folder}"));
+    if gpus > 1 {
         return finding.but(State::Slow, "a run computes on one of them: let servers generate on the others (`serve`)");
     }
     finding

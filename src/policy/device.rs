@@ -6,6 +6,7 @@ use std::ffi::{c_char, c_int, CStr};
 use std::fmt;
 use std::str::FromStr;
 use tch::{Device, Kind, Tensor};
+use torch::Libtorch;
 
 /// Where models are asked to be computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,43 +59,35 @@ impl DeviceChoice {
     /// [`PolicyError::Device`] where a GPU is asked for and isn't available.
     pub fn find(self) -> Result<Device, PolicyError> {
         match self {
-            DeviceChoice::Cpu => Ok(Device::Cpu),
-            DeviceChoice::Auto => Ok(Device::cuda_if_available()),
-            DeviceChoice::Cuda if tch::Cuda::is_available() => Ok(Device::Cuda(0)),
-            DeviceChoice::Cuda => Err(PolicyError::Device(without_cuda().into())),
+            DeviceChoice::Cpu => return Ok(Device::Cpu),
+            // libtorch, which is slow to load, isn't asked where no driver of GPUs is.
+            DeviceChoice::Auto if driver_library().is_none() => return Ok(Device::Cpu),
+            DeviceChoice::Auto | DeviceChoice::Cuda => libtorch()?,
+        };
+        match self {
+            DeviceChoice::Cuda if !tch::Cuda::is_available() => Err(PolicyError::Device(without_cuda().into())),
+            _ => Ok(Device::cuda_if_available()),
         }
     }
 }
 
-/// The libtorch that this program computes with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Libtorch {
-    /// Its version, where its folder says it.
-    pub version: Option<String>,
-    /// The folder that it was loaded from.
-    pub folder: Option<String>,
-    /// Whether it knows CUDA.
-    pub cuda: bool,
-    /// The GPUs that it finds.
-    pub gpus: usize,
+/// Loads libtorch, which any use of a tensor would do, but with an error to hand on where that fails.
+///
+/// # Errors
+/// [`PolicyError::Device`] where libtorch isn't found, or is one that doesn't fit.
+pub fn libtorch() -> Result<&'static Libtorch, PolicyError> {
+    let hint = "`pip install torch==2.11.0`, and where it isn't found `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`";
+    torch::load().map_err(|why| PolicyError::Device(format!("libtorch can't be used: {why}; {hint}")))
 }
 
-/// Looks at the libtorch that was loaded.
-pub fn libtorch() -> Libtorch {
-    let gpus = usize::try_from(tch::Cuda::device_count()).unwrap_or(0);
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let library = maps.lines().find_map(|line| line.split_once("/").filter(|(_, path)| path.ends_with("/libtorch_cpu.so")));
-    let folder = library.and_then(|(_, path)| Some(std::path::Path::new("/").join(path).parent()?.to_path_buf()));
-    // A folder of libtorch says its version in one file, the Python package in another.
-    let beside = |name: &str| std::fs::read_to_string(folder.as_ref()?.parent()?.join(name)).ok();
-    let package = || beside("version.py").and_then(|text| Some(text.split_once("__version__ = '")?.1.split('\'').next()?.to_owned()));
-    let version = beside("build-version").map(|text| text.trim().to_owned()).or_else(package);
-    Libtorch { version, folder: folder.map(|folder| folder.display().to_string()), cuda: maps.contains("libtorch_cuda"), gpus }
+/// How many GPUs libtorch finds.
+pub fn gpus() -> usize {
+    usize::try_from(tch::Cuda::device_count()).unwrap_or(0)
 }
 
 /// Why libtorch finds no GPU.
 fn without_cuda() -> &'static str {
-    match libtorch().cuda {
+    match libtorch().is_ok_and(|found| found.cuda) {
         true => "this libtorch knows CUDA and finds no GPU: `nvidia-smi` and CUDA_VISIBLE_DEVICES say what it is shown",
         false => "this libtorch was built without CUDA: put that of a CUDA torch 2.11 first, as `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`",
     }
@@ -171,6 +164,12 @@ impl fmt::Display for FoundDevice {
     }
 }
 
+/// The library of NVIDIA's driver, where there is one.
+fn driver_library() -> Option<Library> {
+    // SAFETY: the driver's constructors ask nothing of their caller.
+    unsafe { Library::new("libcuda.so.1") }.ok()
+}
+
 /// The first GPU's name, its free bytes and its total bytes, from the driver of the current context.
 fn driver() -> Option<(String, u64, u64)> {
     let mut name = [0 as c_char; 256];
@@ -178,7 +177,7 @@ fn driver() -> Option<(String, u64, u64)> {
     // SAFETY: the driver's own C functions by the signatures of cuda.h, with pointers that live as long as the calls;
     // libtorch holds the library, too.
     let done = unsafe {
-        let driver = Library::new("libcuda.so.1").ok()?;
+        let driver = driver_library()?;
         let get: Symbol<unsafe extern "C" fn(*mut c_int, c_int) -> c_int> = driver.get(b"cuDeviceGet\0").ok()?;
         let get_name: Symbol<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int> = driver.get(b"cuDeviceGetName\0").ok()?;
         let memory: Symbol<unsafe extern "C" fn(*mut usize, *mut usize) -> c_int> = driver.get(b"cuMemGetInfo_v2\0").ok()?;

@@ -66,7 +66,7 @@ mod update;
 mod versions;
 
 pub use acting::row_by_row_is_quick;
-pub use device::{libtorch, DeviceChoice, FoundDevice, Hardware, Libtorch};
+pub use device::{gpus, libtorch, DeviceChoice, FoundDevice, Hardware};
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
 pub use generate::weigh::ChoiceScores;

@@ -1,5 +1,6 @@
 //! What the policy thread owns: the models with the versions of their weights, and the operations on them.
 
+use super::device::libtorch;
 use super::encode::Encoder;
 use super::generate::generate;
 use super::generate::store::Store;
@@ -55,6 +56,7 @@ impl PolicyState {
         hardware: Hardware,
     ) -> Result<PolicyState, PolicyError> {
         choice::check()?;
+        libtorch()?;
         tch::set_num_threads(1);
         let place = FoundDevice::look(hardware.device)?;
         let device = place.device();

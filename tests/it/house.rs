@@ -21,7 +21,7 @@ const FLOORS: [&[&str]; 8] = [
 const LIBRARIES: [(&[&str], &[&str]); 8] = [
     (&["timely"], &["dataflow", "ops"]),
     (&["differential_dataflow"], &["dataflow"]),
-    (&["tch", "torch_sys"], &["policy"]),
+    (&["tch", "torch"], &["policy"]),
     (&["parquet", "duckdb"], &["log"]),
     (&["serde_yaml"], &["pipeline"]),
     (&["tokenizers", "ureq"], &["policy"]),
