@@ -17,6 +17,24 @@ fn torchrun(ranks: usize) -> TrainSettings {
     serde_json::from_value(serde_json::json!({ "torchrun": ranks })).unwrap()
 }
 
+/// How many processes a trainer has here: one and two, or one where there is a single GPU, which is one process's own.
+fn numbers_of_ranks() -> Vec<usize> {
+    match gpus() {
+        1 => vec![1],
+        _ => vec![1, 2],
+    }
+}
+
+/// How far the weights of two learners may be apart: on a GPU the kernels of the two add in other orders, and some in none
+/// that is fixed.
+fn near() -> f64 {
+    if gpus() == 0 {
+        1e-5
+    } else {
+        1e-4
+    }
+}
+
 fn start(model: ModelSettings) -> Policy {
     Policy::start(&BTreeMap::from([("actor".to_string(), model)]), &[], 3, 1).unwrap()
 }
@@ -145,11 +163,11 @@ fn learns_the_same(model: &str, ranks: usize, lora: Option<LoraSettings>) {
         let [ours, theirs] = policies.each_ref().map(weights);
         let (difference, step) = (apart(&ours, &theirs), apart(&before, &ours));
         assert!(
-            difference < 1e-5 && step > 1e-4,
+            difference < near() && step > 1e-4,
             "{model}, {ranks} ranks, {name}: weights differ by {difference:.1e} after steps of {step:.1e}"
         );
         worst = worst.max(difference);
-        let close = |a: f64, b: f64| (a - b).abs() < 1e-5 * a.abs().max(1.0);
+        let close = |a: f64, b: f64| (a - b).abs() < near() * a.abs().max(1.0);
         let figures = |r: &UpdateReport| [r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.gap.unwrap_or(0.0), r.lr];
         let same = figures(&here).into_iter().zip(figures(&there)).all(|(a, b)| close(a, b));
         assert!(same && here.tokens == there.tokens, "{model}, {name}: {:?} {:?}", figures(&here), figures(&there));
@@ -166,7 +184,7 @@ fn learns_the_same(model: &str, ranks: usize, lora: Option<LoraSettings>) {
 fn a_trainer_learns_what_libtorch_learns() {
     let lora = LoraSettings { rank: 4, alpha: 8.0, dropout: 0.0, targets: vec!["all-linear".into()] };
     for model in ["llama-tied", "qwen2", "qwen3"] {
-        for ranks in [1, 2] {
+        for ranks in numbers_of_ranks() {
             learns_the_same(model, ranks, None);
             learns_the_same(model, ranks, Some(lora.clone()));
         }
@@ -190,6 +208,7 @@ fn a_critic_in_a_trainer_values_what_libtorch_values() {
     let rows: Vec<Example> = rows.collect();
     let asked: Vec<Example> = rows.iter().map(|row| Example { response: vec![], ..row.clone() }).collect();
     for (model, ranks, lora) in [("llama-tied", 1, None), ("qwen2", 2, None), ("qwen3", 1, Some(&lora)), ("llama-tied", 2, Some(&lora))] {
+        let ranks = ranks.min(numbers_of_ranks().len());
         let own =
             LoadModel { load: folder(model).display().to_string(), head: Some(Head::Value), lora: lora.cloned(), ..Default::default() };
         let policies = [ModelSettings::Load(own.clone()), train(torchrun(ranks), &own)].map(start);
@@ -205,14 +224,14 @@ fn a_critic_in_a_trainer_values_what_libtorch_values() {
             let difference = here.iter().zip(&there).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             let largest = here.iter().fold(0.0f32, |most, value| most.max(value.abs()));
             assert!(
-                here.len() == 12 && difference < 1e-5 && (version == 0 || largest > 1e-3),
+                here.len() == 12 && difference < near() as f32 && (version == 0 || largest > 1e-3),
                 "{model}, {version}: {difference:.1e} of {largest}"
             );
             let [ours, theirs] = policies.each_ref().map(|policy| policy.update("actor", rows.clone(), &settings).unwrap());
-            assert!((ours.loss - theirs.loss).abs() < 1e-5 && (ours.grad_norm - theirs.grad_norm).abs() < 1e-4, "{model}");
+            assert!((ours.loss - theirs.loss).abs() < near() && (ours.grad_norm - theirs.grad_norm).abs() < 1e-4, "{model}");
         }
         let difference = apart(&weights(&policies[0]), &weights(&policies[1]));
-        assert!(difference < 1e-5, "{model}, {ranks} ranks: {difference:.1e}");
+        assert!(difference < near(), "{model}, {ranks} ranks: {difference:.1e}");
         let saved = folder.path().join("saved");
         policies[1].save("actor", &saved).unwrap();
         policies[0].load("actor", &saved).unwrap();
@@ -228,7 +247,7 @@ fn another_number_of_ranks_goes_on() {
     let start = |ranks| start(train(torchrun(ranks), &own));
     let saved = tempfile::tempdir().unwrap();
     let settings = UpdateSettings { lr: 1e-3, eps: 1e-3, kl: 0.1, ..Default::default() };
-    let two = start(2);
+    let two = start(numbers_of_ranks().len());
     let rows = rows(&two);
     two.update("actor", rows.clone(), &settings).unwrap();
     let path = saved.path().join("1");
@@ -242,12 +261,12 @@ fn another_number_of_ranks_goes_on() {
         )
     };
     let expected = step(&two);
-    for ranks in [1, 2] {
+    for ranks in numbers_of_ranks() {
         let other = start(ranks);
         assert_eq!(other.load("actor", &path).unwrap(), 1);
         let found = step(&other);
         let difference = apart(&expected.1, &found.1);
-        assert!(difference < 1e-6 && found.0 == 2 && found.2[0].tokens == expected.2[0].tokens, "{ranks} ranks: {difference:.1e}");
+        assert!(difference < near() / 10.0 && found.0 == 2 && found.2[0].tokens == expected.2[0].tokens, "{ranks} ranks: {difference:.1e}");
     }
 }
 
