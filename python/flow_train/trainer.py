@@ -32,9 +32,9 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(trained.values(), lr=0.0)
         if self.net.learns_adapter:
             self.start = [local(p).detach().clone() for p in trained.values()]
-        # Through `forward`, so that the parameters are there.
+        # Through `forward`, so that the parameters are there; on a GPU FSDP2 breaks at a call without arguments.
         check, self.net.forward = self.net.forward, self.net.check
-        self.net()
+        self.net(torch.arange(8, device=self.device)[None] % self.net.vocabulary)
         self.net.forward = check
         config = self.net.config
         return {
