@@ -47,7 +47,7 @@
 //! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`],
 //! [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`],
 //! [`printable`], `difflib`}. [`credit`], [`memory`], [`row`], [`stats`], [`prototypes`], [`seed`] and `difflib` are
-//! the package in `formulas`, which knows no libtorch. One operator is one file in [`ops`] and one line in
+//! the package in `formulas`, which knows no libtorch; the package in `torch` loads that when it is first computed with. One operator is one file in [`ops`] and one line in
 //! [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the two together and knows
 //! no timely, and only [`dataflow`] knows how iterations overlap.
 //!

@@ -21,6 +21,40 @@ fn pipelines() -> Vec<std::path::PathBuf> {
     files
 }
 
+/// What computes no model loads no libtorch, which takes a quarter of a second to begin.
+#[test]
+fn libtorch_is_loaded_by_what_computes() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "small", SMALL, &["--set", "iterations=1"]);
+    let run = run.to_str().unwrap();
+    let loads = |arguments: &[&str]| {
+        let said = folder.path().join("said");
+        // The linker writes what it loads into a file for each process.
+        std::fs::create_dir(&said).unwrap();
+        done(flow().args(arguments).env("LD_DEBUG", "files").env("LD_DEBUG_OUTPUT", said.join("by")));
+        let files: Vec<String> =
+            std::fs::read_dir(&said).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+        std::fs::remove_dir_all(&said).unwrap();
+        assert!(files.iter().any(|text| text.contains("libduckdb.so")), "{arguments:?}: {files:?}");
+        files.iter().any(|text| text.contains("libtorch_cpu.so"))
+    };
+    let sql = "select count(*) from rollout";
+    let without: [&[&str]; 8] = [
+        &["--help"],
+        &["check", "pipelines/quickstart.yaml", "--device", "cpu"],
+        &["query", run, sql],
+        &["show", run],
+        &["report", run],
+        &["diff", run, run],
+        &["ops"],
+        &["schema"],
+    ];
+    for arguments in without {
+        assert!(!loads(arguments), "{arguments:?}");
+    }
+    assert!(loads(&["doctor", "--device", "cpu"]));
+}
+
 #[test]
 fn every_pipeline_of_the_repository_is_fine() {
     let files = pipelines();
