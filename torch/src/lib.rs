@@ -29,7 +29,7 @@ extern "C" {
 /// Loads libtorch, once; later calls answer at once what the first found.
 ///
 /// # Errors
-/// What the dynamic linker says where the library or libtorch isn't found; a release of libtorch other than [`RELEASE`].
+/// What the dynamic linker says where the library or libtorch isn't found; a release of libtorch other than 2.11.
 pub fn load() -> Result<&'static Libtorch, &'static str> {
     static LOADED: OnceLock<Result<Libtorch, String>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| {
