@@ -47,9 +47,9 @@
 //! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`],
 //! [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`],
 //! [`printable`], `difflib`}. [`credit`], [`memory`], [`row`], [`stats`], [`prototypes`], [`seed`] and `difflib` are
-//! the package in `formulas`, which knows no libtorch; the package in `torch` loads that when it is first computed with. One operator is one file in [`ops`] and one line in
-//! [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the two together and knows
-//! no timely, and only [`dataflow`] knows how iterations overlap.
+//! the package in `formulas`, which knows no libtorch; the package in `torch` loads libtorch at its first use. One
+//! operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no graph,
+//! [`rollout`] brings the two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
 //!
 //! # What is guaranteed
 //!

@@ -47,11 +47,12 @@ fn libtorch() -> Result<PathBuf, Box<dyn Error>> {
 /// The folder with torch-sys's C++ files, which Cargo names.
 fn sources() -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
-    let asked = cargo.args(["metadata", "--format-version=1", "--offline", "--locked"]).output()?;
-    if !asked.status.success() {
-        return Err(String::from_utf8_lossy(&asked.stderr).into());
+    // Packages of other platforms were never fetched, and aren't now.
+    let output = cargo.args(["metadata", "--format-version=1", "--locked", "--filter-platform"]).arg(env::var("TARGET")?).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
     }
-    let metadata: serde_json::Value = serde_json::from_slice(&asked.stdout)?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let packages = metadata["packages"].as_array().ok_or("`cargo metadata` names no packages")?;
     let manifest = packages.iter().find(|package| package["name"] == "torch-sys").and_then(|package| package["manifest_path"].as_str());
     Ok(Path::new(manifest.ok_or("`cargo metadata` doesn't name torch-sys")?).with_file_name("libtch"))

@@ -87,7 +87,7 @@ pub fn gpus() -> usize {
 
 /// Why libtorch finds no GPU.
 fn without_cuda() -> &'static str {
-    match libtorch().is_ok_and(|found| found.cuda) {
+    match libtorch().is_ok_and(|libtorch| libtorch.cuda) {
         true => "this libtorch knows CUDA and finds no GPU: `nvidia-smi` and CUDA_VISIBLE_DEVICES say what it is shown",
         false => "this libtorch was built without CUDA: put that of a CUDA torch 2.11 first, as `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`",
     }

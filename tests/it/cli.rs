@@ -28,13 +28,13 @@ fn libtorch_is_loaded_by_what_computes() {
     let run = trained(folder.path(), "small", SMALL, &["--set", "iterations=1"]);
     let run = run.to_str().unwrap();
     let loads = |arguments: &[&str]| {
-        let said = folder.path().join("said");
+        let logs = folder.path().join("logs");
         // The linker writes what it loads into a file for each process.
-        std::fs::create_dir(&said).unwrap();
-        done(flow().args(arguments).env("LD_DEBUG", "files").env("LD_DEBUG_OUTPUT", said.join("by")));
+        std::fs::create_dir(&logs).unwrap();
+        done(flow().args(arguments).env("LD_DEBUG", "files").env("LD_DEBUG_OUTPUT", logs.join("linker")));
         let files: Vec<String> =
-            std::fs::read_dir(&said).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
-        std::fs::remove_dir_all(&said).unwrap();
+            std::fs::read_dir(&logs).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+        std::fs::remove_dir_all(&logs).unwrap();
         assert!(files.iter().any(|text| text.contains("libduckdb.so")), "{arguments:?}: {files:?}");
         files.iter().any(|text| text.contains("libtorch_cpu.so"))
     };

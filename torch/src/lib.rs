@@ -34,10 +34,10 @@ pub fn load() -> Result<&'static Libtorch, &'static str> {
     static LOADED: OnceLock<Result<Libtorch, String>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| {
         fill().map_err(|why| why.to_string())?;
-        let found = Libtorch::of_this_process();
-        match &found.version {
+        let libtorch = Libtorch::of_this_process();
+        match &libtorch.version {
             Some(version) if !version.starts_with(RELEASE) => Err(format!("it is {version}, and flow is compiled for {RELEASE}*")),
-            _ => Ok(found),
+            _ => Ok(libtorch),
         }
     });
     loaded.as_ref().map_err(String::as_str)
@@ -115,8 +115,9 @@ mod tests {
             read
         };
         assert_eq!((whole, cut), (2.75, 2));
-        let found = load().unwrap();
-        assert!(found.version.as_ref().unwrap().starts_with(RELEASE) && found.folder.as_ref().unwrap().join("libtorch.so").exists());
+        let libtorch = load().unwrap();
+        assert!(libtorch.version.as_ref().unwrap().starts_with(RELEASE));
+        assert!(libtorch.folder.as_ref().unwrap().join("libtorch.so").exists());
         // SAFETY: the table is only read.
         let table = unsafe { &flow_torch_table };
         let mut places = table.iter().map(|place| place.load(Ordering::Acquire)).collect::<Vec<_>>();
