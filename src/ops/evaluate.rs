@@ -58,7 +58,6 @@ struct Evaluate {
     attempts: u32,
     /// With several attempts, how those before are reflected on, at the temperature of this evaluation unless given
     /// another; without it, there is no reflection.
-    #[serde(default)]
     reflect: Option<ReflectionSettings>,
     /// The seed of its random numbers: the same for every run unless given, so that two runs are measured with the same
     /// numbers.

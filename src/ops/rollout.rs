@@ -60,7 +60,6 @@ struct Rollout {
     /// return is what an episode earns by the rewards that are compared: as a `reward` node downstream weighs them
     /// (without its `kl`). DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay
     /// unplayed. Of several processes the first one then plays alone.
-    #[serde(default)]
     #[schemars(range(min = 1))]
     groups: Option<u32>,
     /// The source of actions: the policy, the environment's expert, or both.
@@ -76,7 +75,6 @@ struct Rollout {
     /// (`visitation_depth`, `history`, `over turns`) sees a branch's own rows. Figures such as `success` and `return`
     /// count the `samples` alone, so that a task counts the same however often it is copied; `turns`, `failed` and
     /// tokens count branches, too. Needs a world that plays a task alike each time.
-    #[serde(default)]
     branch: Option<Branching>,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges
     /// the episodes that it plays.
