@@ -5,6 +5,7 @@ use super::index::LogIndex;
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
 use super::{beside, pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
+use crate::files::kernel_bytes;
 use crate::pipeline::Role;
 use crate::row::{self, NAME};
 use duckdb::{params, Config, Connection, Result as Sql};
@@ -84,13 +85,6 @@ pub(super) fn files<'a>(
 /// The memory that a query may always use, in bytes.
 const LEAST: u64 = 256 << 20;
 
-/// How many bytes of memory are free, as Linux says.
-fn free_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse().ok().map(|kib: u64| kib << 10)
-}
-
 /// An in-memory DuckDB without a table, which can read no file.
 pub(super) fn alone() -> Sql<Connection> {
     let db = open()?;
@@ -104,7 +98,7 @@ fn open() -> Sql<Connection> {
     db.execute_batch("SET autoinstall_known_extensions = false; SET temp_directory = ''; SET parquet_metadata_cache = true")?;
     // Half of the free memory: a question must not take the machine from the run beside it. Where that isn't known,
     // DuckDB's own limit stands.
-    if let Some(free) = free_memory() {
+    if let Some(free) = kernel_bytes("/proc/meminfo".as_ref(), "MemAvailable:") {
         db.execute_batch(&format!("SET memory_limit = '{}MiB'", (free / 2).max(LEAST) >> 20))?;
     }
     Ok(db)
