@@ -15,7 +15,7 @@ use super::sequence::padded;
 use super::tensors::{indices, values};
 use super::threads::spread;
 use super::tokenizer::BoundedTokenizer;
-use super::{FileFault, PolicyError, PAD_TO};
+use super::{FileFault, PolicyError, Result, PAD_TO};
 use crate::files;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ impl EncoderDescription {
     ///
     /// # Errors
     /// As when it is loaded: what is missing, damaged or unknown is named.
-    pub fn read(folder: &Path) -> Result<Option<EncoderDescription>, PolicyError> {
+    pub fn read(folder: &Path) -> Result<Option<EncoderDescription>> {
         let path = folder.join("config.json");
         if !path.exists() || json::<Value>(&path)?["model_type"] != "bert" {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Encoder {
     ///
     /// # Errors
     /// Names the file that is missing, damaged, or says something that can't be computed here.
-    pub fn load(folder: &Path, device: Device) -> Result<Encoder, PolicyError> {
+    pub fn load(folder: &Path, device: Device) -> Result<Encoder> {
         let (config, tokenizer, files, layout) = open(folder)?;
         let flat = source::read(&files, &layout, "", device, Kind::Float)?;
         Ok(Encoder { weights: Weights::new(&Arc::new(layout), &flat, Kind::Float, false), config, tokenizer })
@@ -87,7 +87,7 @@ impl Encoder {
     ///
     /// # Errors
     /// If libtorch can't do it.
-    pub fn embed(&self, texts: &[String], threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn embed(&self, texts: &[String], threads: usize) -> Result<Vec<Vec<f32>>> {
         // Equal texts once, batches of one padded length.
         let mut lengths: BTreeMap<usize, BTreeMap<Vec<u32>, Vec<usize>>> = BTreeMap::new();
         for (index, text) in texts.iter().enumerate() {
@@ -114,7 +114,7 @@ impl Encoder {
 }
 
 /// An encoder's folder, opened and checked; no tensor is read.
-fn open(folder: &Path) -> Result<(BertConfig, BoundedTokenizer, SafetensorsFiles, Layout), PolicyError> {
+fn open(folder: &Path) -> Result<(BertConfig, BoundedTokenizer, SafetensorsFiles, Layout)> {
     let path = folder.join("config.json");
     let config = BertConfig::read(&json(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
     let pooling = folder.join("1_Pooling/config.json");
@@ -148,7 +148,7 @@ fn vectors(config: &BertConfig, weights: &Weights, places: usize, texts: &[Token
 }
 
 /// The tokenizer in `folder`, which opens and closes texts, pads none, and cuts them where the model was trained to.
-fn tokenizer(folder: &Path, config: &BertConfig) -> Result<BoundedTokenizer, PolicyError> {
+fn tokenizer(folder: &Path, config: &BertConfig) -> Result<BoundedTokenizer> {
     let path: PathBuf = folder.join("tokenizer.json");
     let text = files::text(&path, LONGEST).map_err(|e| PolicyError::file(&path, e))?;
     let mut tokenizer = BoundedTokenizer::read(&path.display().to_string(), &text).map_err(|e| PolicyError::file(&path, e))?;

@@ -7,7 +7,7 @@ use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::products::isa::Isa;
 use crate::policy::sequence::check;
-use crate::policy::{PolicyError, Reply, Request, Sampling};
+use crate::policy::{PolicyError, Reply, Request, Result, Sampling};
 use crate::seed::{mix, Random};
 
 /// An answer in the making.
@@ -42,12 +42,7 @@ impl<'a> PartialAnswer<'a> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
-    pub fn new(
-        request: &'a Request,
-        index: usize,
-        (sampling, stops): (&Sampling, Stops<'a>),
-        net: &'a Net,
-    ) -> Result<PartialAnswer<'a>, PolicyError> {
+    pub fn new(request: &'a Request, index: usize, (sampling, stops): (&Sampling, Stops<'a>), net: &'a Net) -> Result<PartialAnswer<'a>> {
         let wrong = |fault| PolicyError::Row { row: index, fault };
         let longest = request.choices.iter().map(Vec::len).max();
         let limit = longest.unwrap_or(sampling.max_tokens);

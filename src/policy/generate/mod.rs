@@ -22,7 +22,7 @@ use super::model::Net;
 use super::room;
 use super::threads::spread;
 use super::trie::shared;
-use super::{GenerationOutput, PolicyError, Request, Sampling, Tally, Tokenizer, PAD_TO};
+use super::{GenerationOutput, Request, Result, Sampling, Tally, Tokenizer, PAD_TO};
 use answer::PartialAnswer;
 use decode::write;
 use read::{read_there, ReadResult};
@@ -55,7 +55,7 @@ pub fn generate(
     requests: &[Request],
     (sampling, tokenizer): (&Sampling, &Tokenizer),
     threads: usize,
-) -> Result<GenerationOutput, PolicyError> {
+) -> Result<GenerationOutput> {
     let stops = Stops { texts: &sampling.stop, tokenizer };
     let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, (sampling, stops), net));
     let mut answers = begun.collect::<Result<Vec<_>, _>>()?;
@@ -106,7 +106,7 @@ fn answer<'a>(
     answers: &mut [PartialAnswer<'a>],
     sampling: &Sampling,
     threads: usize,
-) -> Result<usize, PolicyError> {
+) -> Result<usize> {
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
     if let Some(running) = net.running() {
         let first = |i: usize, logits: &mut [f32]| {

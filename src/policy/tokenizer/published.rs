@@ -3,7 +3,7 @@
 use super::bounded::BoundedTokenizer;
 use super::chat::{ChatTemplate, Message};
 use crate::policy::model::folder::parse;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -106,12 +106,12 @@ impl PublishedTokenizer {
         self.encoded(text).unwrap_or_default()
     }
 
-    fn encoded(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+    fn encoded(&self, text: &str) -> Result<Vec<u32>> {
         self.inner.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).map_err(PolicyError::Template)
     }
 
     /// The tokens of a conversation; see [`super::Tokenizer::chat`].
-    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
+    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>> {
         match &self.template {
             Some(template) => self.encoded(&template.render(messages).map_err(PolicyError::Template)?),
             None => {
@@ -122,7 +122,7 @@ impl PublishedTokenizer {
 
     /// The tokens between an answer and the one after it: the close of the first, the user's turn, and the opening of
     /// the second.
-    pub fn next(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+    pub fn next(&self, text: &str) -> Result<Vec<u32>> {
         let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
         let Some(template) = &self.template else { return self.encoded(text) };
         let messages = [message("user", "."), message("assistant", ANSWER), message("user", text)];
@@ -132,7 +132,7 @@ impl PublishedTokenizer {
     }
 
     /// The tokens of a conversation; see [`super::Tokenizer::converse`].
-    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>, PolicyError> {
+    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>> {
         match &self.template {
             Some(template) => self.encoded(&template.converse(messages, tools, true).map_err(PolicyError::Template)?),
             None => {
@@ -143,7 +143,7 @@ impl PublishedTokenizer {
 
     /// The tokens that follow the answer at `answer` among the messages, up to the opening of the next one; none where
     /// the template writes earlier messages differently when more follow.
-    pub fn going_on(&self, messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>, PolicyError> {
+    pub fn going_on(&self, messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>> {
         let Some(template) = &self.template else {
             let texts: String = messages[answer + 1..].iter().map(content).collect();
             return self.encoded(&texts).map(Some);
