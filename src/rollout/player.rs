@@ -9,10 +9,11 @@ use super::context::{ContextSource, Moment, Passage};
 use super::conversation::{PromptWriter, TurnContext};
 use super::episode::{Answerer, Episode, PromptMemory};
 use super::error::RolloutError;
-use super::prompt::AgentPrompt;
+use super::prompt;
 use super::rank::Ranker;
 use super::retry::RetryPolicy;
 use super::settings::Actor;
+use super::template::PromptTemplates;
 use crate::env::{Cause, EpisodeView, Fault, Task, Worlds};
 use crate::policy::{Answered, Policy, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
 use crate::row::RowError;
@@ -83,7 +84,7 @@ impl Writer {
 pub struct Player {
     policy: Policy,
     play: Play,
-    prompt: AgentPrompt,
+    prompt: PromptTemplates,
     seed: u64,
     own: Writer,
     /// The models that answer the calls that name them.
@@ -104,7 +105,7 @@ impl Player {
     /// such prompt; or if a critic can't rank what it writes.
     pub fn new(policy: Policy, play: Play, seed: u64) -> Result<Player, RolloutError> {
         let (agent, model) = (&play.agent, &play.agent.model);
-        let (own, prompt) = (Writer::new(&policy, model)?, AgentPrompt::new(agent)?);
+        let (own, prompt) = (Writer::new(&policy, model)?, prompt::new(agent)?);
         let named = |name: &String| Ok((name.clone(), Writer::new(&policy, name)?));
         let by_name = agent.by_name.iter().map(named).collect::<Result<_, RolloutError>>()?;
         let settings = agent.rank.clone().unwrap_or_default();
