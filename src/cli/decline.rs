@@ -212,7 +212,7 @@ fn panel(node: &str, measured: &[(u64, f64)]) -> Option<String> {
     })
 }
 
-fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }
 
