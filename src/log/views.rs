@@ -46,7 +46,7 @@ pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) ->
         let mut tables_of_sides = [Vec::new(), Vec::new()];
         for (((schema, _, index, iterations), nodes), side_tables) in sides.iter().zip(&all).zip(&mut tables_of_sides) {
             db.execute_batch(&format!("CREATE SCHEMA {0}; SET schema = '{0}'", schema))?;
-            fill(&db, schema, &index.info, nodes, iterations, &(0..=u64::MAX), &|_| true)?;
+            fill(&db, schema, &index.head.info, nodes, iterations, &(0..=u64::MAX), &|_| true)?;
             *side_tables = tables(&db)?;
         }
         db.execute_batch("SET schema = 'main'")?;
@@ -65,7 +65,7 @@ pub(super) fn files<'a>(
     verify: &dyn Fn(&str, bool) -> bool,
 ) -> Result<NodeFiles<'a>, LogError> {
     let run = run.absolute()?; // what may be read is compared by path
-    let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
+    let nodes = index.head.info.nodes.iter().map(|node| node.id.as_str());
     let files_of = |id: &'a str| {
         let pieces = index.files(run.root(), id, within)?;
         let there = if verify(id, false) {
@@ -75,7 +75,7 @@ pub(super) fn files<'a>(
         };
         Ok((id, there?))
     };
-    let beside = beside::TABLES.iter().filter(|table| index.info.nodes.iter().all(|node| node.id != **table));
+    let beside = beside::TABLES.iter().filter(|table| index.head.info.nodes.iter().all(|node| node.id != **table));
     let beside: Vec<_> = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
     let to_verify = beside.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
     to_verify.into_iter().try_for_each(|file| run.verified(file, || beside::verify(file)))?;
