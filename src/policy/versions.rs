@@ -190,17 +190,8 @@ impl VersionedModel {
     fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> VersionedModel {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
-        VersionedModel {
-            start,
-            tokenizer,
-            versions,
-            moments: Moments::new(flat),
-            stores: RefCell::default(),
-            acting: Acting::default(),
-            cache: None,
-            seed,
-            base: None,
-        }
+        let (stores, acting, cache, base) = Default::default();
+        VersionedModel { start, tokenizer, versions, moments: Moments::new(flat), stores, acting, cache, seed, base }
     }
 
     /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained.

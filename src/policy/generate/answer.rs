@@ -49,20 +49,9 @@ impl<'a> PartialAnswer<'a> {
         check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
         let constraint =
             if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?) };
-        let mut answer = PartialAnswer {
-            index,
-            seed: request.seed,
-            constraint,
-            prompt: 0,
-            read: 0,
-            forced: 0,
-            reply: Reply::default(),
-            limit,
-            ends: &net.ends,
-            said: (request.choices.is_empty() && sampling.penalises()).then(|| Said::new(&request.prompt, sampling)),
-            stops,
-            done: limit == 0,
-        };
+        let said = (request.choices.is_empty() && sampling.penalises()).then(|| Said::new(&request.prompt, sampling));
+        let ((prompt, read, forced, reply), seed, ends, done) = (Default::default(), request.seed, &net.ends, limit == 0);
+        let mut answer = PartialAnswer { index, seed, constraint, prompt, read, forced, reply, limit, ends, said, stops, done };
         while let Some(token) = answer.constraint.as_ref().and_then(ChoiceConstraint::forced) {
             answer.write(token, 0.0);
             if let Some(constraint) = &mut answer.constraint {
