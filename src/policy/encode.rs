@@ -53,7 +53,7 @@ impl EncoderDescription {
             return Ok(None);
         }
         let (config, tokenizer, _, layout) = open(folder)?;
-        let context = tokenizer.inner().get_truncation().map_or(config.max_position_embeddings, |cut| cut.max_length);
+        let context = tokenizer.inner.get_truncation().map_or(config.max_position_embeddings, |cut| cut.max_length);
         let parameters = layout.len() as u64;
         Ok(Some(EncoderDescription { parameters, context, vocab: config.vocab_size, width: config.hidden_size }))
     }
@@ -78,11 +78,6 @@ impl Encoder {
         Ok(Encoder { weights: Weights::new(&Arc::new(layout), &flat, Kind::Float, false), config, tokenizer })
     }
 
-    /// How many numbers a vector has.
-    pub fn width(&self) -> usize {
-        self.config.hidden_size
-    }
-
     /// The vector of each text, in order; of a text that is too long, that of its beginning.
     ///
     /// # Errors
@@ -105,7 +100,7 @@ impl Encoder {
             spread(threads, weights, &batches, |weights, (places, texts)| Ok(tch::no_grad(|| vectors(config, weights, *places, texts))))?;
         let mut vectors = vec![Vec::new(); texts.len()];
         for ((_, texts), batch) in batches.iter().zip(embeddings) {
-            for ((_, indices), vector) in texts.iter().zip(batch.chunks_exact(self.width())) {
+            for ((_, indices), vector) in texts.iter().zip(batch.chunks_exact(self.config.hidden_size)) {
                 indices.iter().for_each(|&index| vectors[index] = vector.to_vec());
             }
         }
@@ -122,7 +117,7 @@ fn open(folder: &Path) -> Result<(BertConfig, BoundedTokenizer, SafetensorsFiles
         return Err(PolicyError::at(&pooling, FileFault::Unsupported("another pooling than the mean of the tokens".into())));
     }
     let tokenizer = tokenizer(folder, &config)?;
-    let vocab = tokenizer.inner().get_vocab_size(true);
+    let vocab = tokenizer.inner.get_vocab_size(true);
     if vocab > config.vocab_size {
         return Err(PolicyError::at(folder, FileFault::Vocabulary { tokens: vocab, vocab: config.vocab_size }));
     }

@@ -83,13 +83,16 @@ impl Writer {
 /// Chooses the actions in running episodes.
 pub struct Player {
     policy: Policy,
-    play: Play,
+    /// Its configuration.
+    pub play: Play,
     prompt: PromptTemplates,
     seed: u64,
     own: Writer,
     /// The models that answer the calls that name them.
     by_name: BTreeMap<String, Writer>,
-    pace: Duration,
+    /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so
+    /// that waiting costs no more than it can save.
+    pub pace: Duration,
     /// The critic that ranks actions, if there is one.
     ranker: Option<Ranker>,
     /// What chooses among several answers of the policy, if there are several.
@@ -131,11 +134,6 @@ impl Player {
         self.passages.clear();
     }
 
-    /// Its configuration.
-    pub fn play(&self) -> &Play {
-        &self.play
-    }
-
     /// Whether the admissible actions are needed: for constrained decoding, or in the prompt.
     pub fn listed(&self, attempt: u32) -> bool {
         let chosen = self.play.agent.decode == Decode::Constrained && !self.play.actor.advises(attempt);
@@ -166,12 +164,6 @@ impl Player {
         let call = live.view.extras.call.as_ref().filter(|_| !self.by_name.is_empty())?;
         let named = self.by_name.get_key_value(&call.model).map(|(name, writer)| (name.clone(), writer.version));
         Some(named.unwrap_or_else(|| (self.play.agent.model.clone(), live.episode.start.version)))
-    }
-
-    /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so
-    /// that waiting costs no more than it can save.
-    pub fn pace(&self) -> Duration {
-        self.pace
     }
 
     /// The requests for these episodes, with the memory entries in their prompts. An episode whose prompt can't be

@@ -73,7 +73,7 @@ impl Cluster {
             }
             for guest in std::mem::take(&mut knocking) {
                 // Any other program that connects to the port is rejected.
-                let Ok(looked) = guest.look(waiting.secret()) else { continue };
+                let Ok(looked) = guest.look(&waiting.hosts.secret) else { continue };
                 match looked {
                     Looked::Waits(guest) => knocking.push_back(guest),
                     Looked::Greeted { greeting, stream, proved } => {

@@ -68,7 +68,7 @@ pub fn generate(
     let mut tokens = Tally::default();
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
     // Row by row nothing has to be there at once but what a row reads.
-    let limit = if net.running().is_some() { usize::MAX } else { store.limit() };
+    let limit = if net.running().is_some() { usize::MAX } else { store.limit };
     for part in parts(&begins, limit) {
         tokens.computed += answer(net, store, &prompts[part], &mut answers, sampling, threads)?;
     }
@@ -112,7 +112,7 @@ fn answer<'a>(
         let first = |i: usize, logits: &mut [f32]| {
             let begun = |&index: &usize| {
                 let mut answer = answers[index].clone();
-                answer.next_of(running.engine.isa(), logits, sampling);
+                answer.next_of(running.engine.isa, logits, sampling);
                 answer
             };
             prompts[i].1.iter().map(begun).collect::<Vec<PartialAnswer>>()

@@ -247,7 +247,7 @@ fn write_part<'a>(
         each_output(running, &states, |row, logits| {
             for answer in &mut rows[row].answers {
                 answer.read += 1;
-                answer.next_of(running.engine.isa(), logits, sampling);
+                answer.next_of(running.engine.isa, logits, sampling);
             }
         });
         let mut next = Vec::with_capacity(rows.len());

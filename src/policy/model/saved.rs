@@ -82,7 +82,7 @@ impl SavedModel {
         let had: HashMap<&str, Tensor> = layout.named(&self.flat).collect();
         let nothing = |len: i64| Tensor::zeros([len], (self.flat.kind(), self.flat.device()));
         let new = architecture.layout();
-        let parts = new.parameters().iter().map(|p| had.get(p.name.as_str()).map_or_else(|| nothing(p.len()), |had| had.reshape([-1])));
+        let parts = new.parameters.iter().map(|p| had.get(p.name.as_str()).map_or_else(|| nothing(p.len()), |had| had.reshape([-1])));
         let flat = Tensor::cat(&parts.collect::<Vec<_>>(), 0);
         Ok(SavedModel { moments: Moments::new(&flat), architecture, flat, ..self })
     }

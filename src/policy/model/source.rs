@@ -32,7 +32,7 @@ pub trait TensorSource: Sync {
 /// # Errors
 /// Names the first tensor that is missing, has other sizes, or that the architecture doesn't know.
 pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: fn(&str) -> bool) -> Result<()> {
-    for parameter in layout.parameters() {
+    for parameter in &layout.parameters {
         let tensor = format!("{prefix}{}", parameter.name);
         match source.size(&tensor) {
             None => {
@@ -50,7 +50,7 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
             Some(_) => {}
         }
     }
-    let known = |name: &str| name.strip_prefix(prefix).is_some_and(|name| layout.parameters().iter().any(|p| p.name == name));
+    let known = |name: &str| name.strip_prefix(prefix).is_some_and(|name| layout.parameters.iter().any(|p| p.name == name));
     match source.names().into_iter().find(|name| name.starts_with(prefix) && !known(name) && !unread(name)) {
         Some(tensor) => Err(PolicyError::at(source.file(tensor), FileFault::UnknownTensor { tensor: tensor.into() })),
         None => Ok(()),
@@ -66,7 +66,7 @@ pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: De
     let flat = Tensor::empty([layout.len()], (kind, Device::Cpu));
     let readers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(READERS);
     let place = || flat.shallow_clone();
-    spread(readers, place, layout.parameters(), |flat, parameter| {
+    spread(readers, place, &layout.parameters, |flat, parameter| {
         let (tensor, mut to) = (format!("{prefix}{}", parameter.name), flat.narrow(0, parameter.at, parameter.len()));
         source.read(&tensor, &mut to)?;
         if !bool::try_from(to.f_isfinite()?.f_all()?)? {

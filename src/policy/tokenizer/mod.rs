@@ -277,8 +277,8 @@ impl Tokenizer {
     pub fn files(&self) -> Vec<(String, String)> {
         match &self.kind {
             // Of plain text, so it can't fail.
-            Vocabulary::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(words.words()).unwrap_or_default() + "\n")],
-            Vocabulary::Published(published) => published.files().clone().into_iter().collect(),
+            Vocabulary::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(&words.words).unwrap_or_default() + "\n")],
+            Vocabulary::Published(published) => published.files.clone().into_iter().collect(),
             // Nothing of such a model is saved.
             Vocabulary::Chat(_) => vec![],
         }

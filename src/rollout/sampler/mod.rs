@@ -53,7 +53,7 @@ impl Sampler {
     /// no such model.
     pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, play, seed)?;
-        let retries = Retries::new(player.play().retry, &Summary::default());
+        let retries = Retries::new(player.play.retry, &Summary::default());
         let (tasks, episodes, queued, started, moved, pending, refused, given, summary, failed) = Default::default();
         Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, pending, refused, given, retries, summary, failed })
     }
@@ -75,7 +75,7 @@ impl Sampler {
 
     /// The agent's own columns.
     pub fn parts(&self) -> Vec<String> {
-        self.player.play().agent.columns()
+        self.player.play.agent.columns()
     }
 
     /// The tokenizer of the model.
@@ -88,7 +88,7 @@ impl Sampler {
     pub fn clear(&mut self, before: &Summary) {
         self.worlds.clear();
         self.player.clear();
-        self.retries = Retries::new(self.player.play().retry, before);
+        self.retries = Retries::new(self.player.play.retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
         (self.pending, self.refused, self.given, self.summary, self.failed) = Default::default();
     }
@@ -169,7 +169,7 @@ impl Sampler {
         for (episode, requested) in all.into_iter().zip(requested) {
             match requested {
                 Ok((request, prompt_memory, fork)) => {
-                    let stops = |call: &Call| [&call.stop[..], &self.player.play().sampling.stop].concat();
+                    let stops = |call: &Call| [&call.stop[..], &self.player.play.sampling.stop].concat();
                     let limits = episode.view.extras.call.as_ref().map(|call| (call.max_tokens, stops(call)));
                     let (number, answered_by) = (episode.number, self.player.answerer(&episode));
                     let (past, turn) = (self.given.get(&number), episode.episode.turn() as usize);
@@ -178,7 +178,7 @@ impl Sampler {
                         continue;
                     }
                     let given = past.and_then(|past| past.responses.get(turn));
-                    let later = given.is_none() && self.player.begin(&episode, &request, self.pending.to())?;
+                    let later = given.is_none() && self.player.begin(&episode, &request, &self.pending.to)?;
                     let turn = AskedTurn { request, limits, prompt_memory, fork, answered_by };
                     if let Some(tokens) = given {
                         let reply = Reply { tokens: tokens.clone(), logprobs: vec![0.0; tokens.len()] };
@@ -220,7 +220,7 @@ impl Sampler {
         for (e, fault) in unasked {
             self.refuse(e, fault)?;
         }
-        let views = if self.pending.is_empty() { self.worlds.views(self.player.pace()) } else { self.worlds.shown() };
+        let views = if self.pending.is_empty() { self.worlds.views(self.player.pace) } else { self.worlds.shown() };
         over.extend(self.take(views));
         over.extend(self.give_up()?);
         over.sort_by_key(|finished| finished.number);
@@ -233,7 +233,7 @@ impl Sampler {
             return self.worlds.shown();
         }
         if self.pending.is_empty() {
-            return self.worlds.views(self.player.pace());
+            return self.worlds.views(self.player.pace);
         }
         let worlds = !(self.moved.is_empty() && self.started.is_empty() && self.refused.is_empty());
         let patience = if worlds { BETWEEN } else { LONG };
@@ -248,7 +248,7 @@ impl Sampler {
     /// What an episode does by an answer.
     fn moved_by(&self, turn: AskedTurn, response: Response) -> Move {
         let AskedTurn { request, limits, prompt_memory, fork, answered_by } = turn;
-        let agent = &self.player.play().agent;
+        let agent = &self.player.play.agent;
         let (response, action) = match &limits {
             Some((most, stop)) => {
                 let (response, said) = response.until(*most, stop, self.player.tokenizer_of(&answered_by));
