@@ -200,8 +200,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(at_weights).filter(|_| learns && at_named > at_weights))?;
         by_name::renew(&mut sampler, &models, &rows[at_named..at_memory])?;
-        reading::begin(sampler.sources(), &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
-        if let Some(queried) = reading::figure(sampler.sources()) {
+        reading::begin(&mut sampler.player.sources, &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
+        if let Some(queried) = reading::figure(&sampler.player.sources) {
             shared.measure(iteration, &id, "memory", queried);
         }
         let names = names(&rows[0])?;

@@ -98,7 +98,7 @@ pub struct Player {
     /// What chooses among several answers of the policy, if there are several.
     brancher: Option<Brancher>,
     /// The sources of context in the prompt besides the observation.
-    sources: Vec<Box<dyn ContextSource>>,
+    pub sources: Vec<Box<dyn ContextSource>>,
     /// The passages that stay the same over an episode, by the index of the source and the number of the episode.
     passages: BTreeMap<(usize, usize), Passage>,
 }
@@ -117,16 +117,6 @@ impl Player {
         let brancher = agent.branches.as_ref().map(|branches| Brancher::new(&policy, model, branches)).transpose()?;
         let (sources, passages) = Default::default();
         Ok(Player { policy, play, prompt, seed, own, by_name, pace: LEAST_PACE, ranker, brancher, sources, passages })
-    }
-
-    /// The same with these sources of context.
-    pub fn reading(self, sources: Vec<Box<dyn ContextSource>>) -> Player {
-        Player { sources, ..self }
-    }
-
-    /// The sources of context that it plays with.
-    pub fn sources(&mut self) -> &mut [Box<dyn ContextSource>] {
-        &mut self.sources
     }
 
     /// Clears the cached passages.

@@ -252,7 +252,7 @@ impl AuditArgs {
         }
         let worlds = Worlds::new(shared.programs.clone());
         let mut sampler = Sampler::new(policy.clone(), source.play.clone(), worlds, self.seed)?;
-        let ends = sampler.tokenizer().ends().to_vec();
+        let ends = sampler.player.tokenizer().ends().to_vec();
         let (mut played, mut audited) = (0, 0);
         for (turns, ways) in turns.chunks(TURNS).zip(ways.chunks(TURNS)) {
             let cost: usize = ways.iter().map(|restored| self.episodes(restored, &ends)).sum();

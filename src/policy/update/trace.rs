@@ -28,7 +28,7 @@ impl Tracer for Net {
     }
 
     fn device(&self) -> Device {
-        Net::device(self)
+        (**self).device()
     }
 }
 

@@ -14,8 +14,7 @@ use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries};
 use super::summary::Summary;
 use crate::env::{Act, Call, EpisodeView, Fault, ResetRequest, Task, Worlds};
-use crate::policy::{Policy, Reply, Tokenizer};
-use crate::row::RowError;
+use crate::policy::{Policy, Reply};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +26,7 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// Plays episodes.
 pub struct Sampler {
-    player: Player,
+    pub player: Player,
     worlds: Worlds,
     tasks: BTreeMap<String, Task>,
     episodes: BTreeMap<usize, Episode>,
@@ -59,28 +58,14 @@ impl Sampler {
     }
 
     /// The same with these sources of context.
-    pub fn reading(self, sources: Vec<Box<dyn ContextSource>>) -> Sampler {
-        Sampler { player: self.player.reading(sources), ..self }
-    }
-
-    /// The sources of context that it plays with.
-    pub fn sources(&mut self) -> &mut [Box<dyn ContextSource>] {
-        self.player.sources()
-    }
-
-    /// As [`Player::renew`].
-    pub fn renew(&mut self, newest: impl FnMut(&str, u64) -> Result<u64, RowError>) -> Result<(), RowError> {
-        self.player.renew(newest)
+    pub fn reading(mut self, sources: Vec<Box<dyn ContextSource>>) -> Sampler {
+        self.player.sources = sources;
+        self
     }
 
     /// The agent's own columns.
     pub fn parts(&self) -> Vec<String> {
         self.player.play.agent.columns()
-    }
-
-    /// The tokenizer of the model.
-    pub fn tokenizer(&self) -> &Tokenizer {
-        self.player.tokenizer()
     }
 
     /// Drops all episodes and resets the summary. `before` is the summary of the iteration's earlier episodes: the
