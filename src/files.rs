@@ -41,7 +41,7 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     create(path)?.write_all(content)
 }
 
-/// Sixteen random bytes in hexadecimal: a number that nobody can guess.
+/// Sixteen random bytes in hexadecimal, which cannot be guessed.
 pub fn random() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
