@@ -32,7 +32,7 @@ impl Meanwhile<'_> {
 
 /// The wait for all other processes.
 pub(super) struct PeerWait<'a> {
-    /// The secret of the hosts file.
+    /// The addresses of all processes, and their secret.
     pub hosts: &'a Hosts,
     meanwhile: &'a Meanwhile<'a>,
     start: Instant,
