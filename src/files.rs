@@ -1,7 +1,7 @@
 //! Files that a user names: read whole only if they are files, and within a limit for their content.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
 /// Opens a regular file. A folder, a device or a named pipe is refused: reading it would wait, or never end.
@@ -34,6 +34,26 @@ pub fn text(path: &Path, most: u64) -> io::Result<String> {
         return Err(io::Error::new(ErrorKind::FileTooLarge, format!("the file is longer than {most} bytes")));
     }
     Ok(text)
+}
+
+/// Makes the file new with this content. For the place, see [`create`].
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    create(path)?.write_all(content)
+}
+
+/// Sixteen random bytes in hexadecimal, which cannot be guessed.
+pub fn random() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A number of KiB in one of Linux's own files, such as `MemAvailable:` in /proc/meminfo, in bytes. None where the
+/// system doesn't say.
+pub fn kernel_bytes(file: &Path, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// The path without `.` and, as far as its own text tells, without `..`.
@@ -76,6 +96,15 @@ mod tests {
         assert_eq!(text(folder.path(), 9).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert!(text(Path::new("/dev/zero"), 9).unwrap_err().to_string().contains("no regular file"));
         assert_eq!(text(&folder.path().join("none"), 9).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_number_of_the_kernel_is_read_in_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("meminfo");
+        write(&file, b"MemTotal:       32000 kB\nMemFree: 1 kB\nMemAvailable:    2048 kB\n").unwrap();
+        assert_eq!(kernel_bytes(&file, "MemAvailable:"), Some(2 << 20));
+        assert_eq!((kernel_bytes(&file, "Nothing:"), kernel_bytes(folder.path(), "MemFree:")), (None, None));
     }
 
     #[cfg(unix)]

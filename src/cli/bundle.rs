@@ -2,7 +2,7 @@
 //! `flow verify` reads it.
 
 use super::error::{Error, Result};
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use super::summary::shell_word;
 use super::vocabularies;
 use crate::log::{self, Run, SavedWeights};
@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use tempfile::TempDir;
 
 #[derive(Args)]
@@ -62,13 +61,12 @@ impl BundleArgs {
         tar.into_inner().and_then(|mut file| file.flush()).map_err(Error::file(&out))?;
         let bytes = fs::metadata(&out).map_err(Error::file(&out))?.len();
         let word = shell_word(&out.display().to_string());
-        answer(&format!(
+        finish(&format!(
             "{} iterations -> {}, {:.1} MB\n\nTry next, on any machine:\n  flow verify {word}",
             manifest.committed.iter().filter(|iteration| iteration.iteration < manifest.info.iterations).count(),
             out.display(),
             bytes as f64 / 1e6
-        ));
-        Ok(ExitCode::SUCCESS)
+        ))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What may stand in an argument, for a shell that completes it: operators, environments, models, nodes, and the paths
 //! of `--set`.
 
+use super::described::{forms, properties};
 use crate::env::TABLE;
 use crate::{ops, pipeline};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
@@ -95,12 +96,8 @@ fn nodes(nodes_of: &Value, place: &str, paths: &mut BTreeSet<String>) {
 
 /// The names of all settings that a schema knows, whichever of its forms has them.
 fn keys(schema: &Value) -> BTreeSet<String> {
-    let mut keys: BTreeSet<String> = schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect();
-    for form in schema["anyOf"].as_array().into_iter().flatten() {
-        let target = form["$ref"].as_str().and_then(|reference| schema.pointer(reference.trim_start_matches('#'))).unwrap_or(form);
-        keys.extend(target["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()));
-    }
-    keys
+    let names = |(_, form): &(String, Value)| properties(form).map(|(key, _)| key.clone()).collect::<Vec<_>>();
+    forms(schema).iter().flat_map(names).collect()
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ const RISE: f64 = 0.05;
 const INVALID: f64 = 128.0;
 
 /// Looks at the figures of a training as they come.
+#[derive(Default)]
 pub struct Decline {
     watched: Watched,
     /// Iterations of a stretch.
@@ -51,17 +52,7 @@ impl Decline {
     /// For a training of so many iterations.
     pub fn new(watched: Watched, iterations: u64) -> Decline {
         let length = (iterations / 10).clamp(5, 50) as usize;
-        Decline {
-            watched,
-            length,
-            series: BTreeMap::new(),
-            panels: BTreeMap::new(),
-            invalid: BTreeMap::new(),
-            equal: None,
-            first: None,
-            last: 0,
-            raised: BTreeSet::new(),
-        }
+        Decline { watched, length, ..Decline::default() }
     }
 
     /// Takes in an iteration's figures; returns new warnings.
@@ -212,7 +203,7 @@ fn panel(node: &str, measured: &[(u64, f64)]) -> Option<String> {
     })
 }
 
-fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{:.1}%", 100.0 * share)
 }
 

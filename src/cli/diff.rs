@@ -1,13 +1,12 @@
 //! `flow diff`: two runs side by side, row by row.
 
-use super::output::{answer, CommandResult, OutputFormat};
+use super::output::{finish, CommandResult, OutputFormat};
 use crate::log::{self, CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
 use crate::ops;
 use crate::pipeline::{contents, differences, Difference, Role};
 use clap::Args;
 use serde_json::{json, Value};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct DiffArgs {
@@ -58,8 +57,7 @@ impl DiffArgs {
             OutputFormat::Text if comparison.equal() => comparison.equal_text(),
             OutputFormat::Text => comparison.text(),
         };
-        answer(&text);
-        Ok(ExitCode::SUCCESS)
+        finish(&text)
     }
 }
 

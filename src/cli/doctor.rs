@@ -3,8 +3,8 @@
 use super::colours::{GREEN, RED, YELLOW};
 use super::error::Result;
 use super::output::{answer, paint, CommandResult, OutputFormat};
-use super::room::field;
 use crate::env::{installed, TABLE};
+use crate::files::kernel_bytes;
 use crate::policy::rates::{operations, tokens, TokenRates};
 use crate::policy::{gpus, instructions, libtorch, look, DeviceChoice, FoundDevice, Hardware, ServerStatus};
 use crate::printable::printable;
@@ -126,16 +126,11 @@ fn is_model(subject: &str) -> bool {
 }
 
 fn line(finding: &Finding) -> String {
-    let colour = match finding.state {
-        State::Good => GREEN,
-        State::Slow | State::Missing => YELLOW,
-        State::Wrong => RED,
-    };
-    let mark = match finding.state {
-        State::Good => "ok",
-        State::Slow => "slow",
-        State::Missing => "none",
-        State::Wrong => "wrong",
+    let (colour, mark) = match finding.state {
+        State::Good => (GREEN, "ok"),
+        State::Slow => (YELLOW, "slow"),
+        State::Missing => (YELLOW, "none"),
+        State::Wrong => (RED, "wrong"),
     };
     let note = finding.note.as_ref().map(|note| format!("\n       {}", printable(note))).unwrap_or_default();
     format!("{colour}{mark:<5}{colour:#}  {:<10} {}{note}\n", finding.name, printable(&finding.found))
@@ -179,7 +174,7 @@ fn speed(path: &str) -> Finding {
 }
 
 fn memory() -> Finding {
-    let gigabytes = |name: &str| field("/proc/meminfo", name).map(|bytes| bytes as f64 / 1e9);
+    let gigabytes = |name: &str| kernel_bytes("/proc/meminfo".as_ref(), name).map(|bytes| bytes as f64 / 1e9);
     match (gigabytes("MemTotal:"), gigabytes("MemAvailable:")) {
         (Some(total), Some(free)) => {
             let finding = Finding::new("memory", format!("{total:.0} GB, {free:.0} GB free"));

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::events::Events;
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use super::summary::shell_word;
 use crate::files;
 use crate::log::{self, LogError, Run};
@@ -10,7 +10,6 @@ use clap::Args;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
 
 #[derive(Args)]
@@ -53,8 +52,7 @@ impl ExportArgs {
     fn tables(&self, to: &Path, export: fn(&Run, &Path) -> std::result::Result<Vec<String>, LogError>) -> CommandResult {
         let [run] = self.runs.as_slice() else { return Err(Error::request("of several runs each is exported by itself: name one")) };
         let tables = export(&Run::open(run)?, to)?;
-        answer(&format!("{} -> {}", tables.join(", "), to.display()));
-        Ok(ExitCode::SUCCESS)
+        finish(&format!("{} -> {}", tables.join(", "), to.display()))
     }
 
     fn tensorboard(&self, to: &Path) -> CommandResult {
@@ -70,8 +68,7 @@ impl ExportArgs {
         }
         let (runs, dir) = (names.len(), shell_word(&to.display().to_string()));
         let plural = if runs == 1 { "" } else { "s" };
-        answer(&format!("{written} numbers of {runs} run{plural} -> {}\n\nTry next:\n  tensorboard --logdir {dir}", to.display()));
-        Ok(ExitCode::SUCCESS)
+        finish(&format!("{written} numbers of {runs} run{plural} -> {}\n\nTry next:\n  tensorboard --logdir {dir}", to.display()))
     }
 }
 

@@ -1,10 +1,9 @@
 //! `flow graph`: the picture of a pipeline.
 
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use crate::{ops, pipeline};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum GraphFormat {
@@ -27,7 +26,6 @@ impl GraphArgs {
             GraphFormat::Mermaid => pipeline::PictureFormat::Mermaid,
             GraphFormat::Dot => pipeline::PictureFormat::Dot,
         };
-        answer(&pipeline::draw(&pipeline, format));
-        Ok(ExitCode::SUCCESS)
+        finish(&pipeline::draw(&pipeline, format))
     }
 }

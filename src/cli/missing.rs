@@ -34,23 +34,22 @@ pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong
 /// A model whose folder isn't there, or a run that has no weights of it.
 fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
     if let Some(folder) = model["encode"].as_str().filter(|folder| !Path::new(folder).exists()) {
-        let at = vec!["models".to_string(), name.into(), "encode".into()];
         let help = format!("looked for {}; `flow model fetch minilm` gets one", absolute(Path::new(folder)));
-        return Some(Wrong { at, message: format!("there is no `{folder}` to load `{name}` from"), help: Some(help) });
+        return Some(Wrong::in_model(name, "encode", format!("there is no `{folder}` to load `{name}` from")).help(help));
     }
     let load = model["load"].as_str()?;
     let path = Path::new(load);
-    let at = vec!["models".to_string(), name.into(), "load".into()];
+    let wrong = |message: String, help: &str| Some(Wrong::in_model(name, "load", message).help(help));
     if !path.exists() {
         let by_pipeline = || pipeline_that_makes(path, file).map(|from| format!("flow run {} --out {}", shown(&from), shell_word(load)));
         let command = command_in_comment(load, file).or_else(by_pipeline).map(|command| format!("make it: {command}"));
         let help = pruned(path).or(command).unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", absolute(path)));
-        return Some(Wrong { at, message: format!("there is no `{load}` to load `{name}` from"), help: Some(help) });
+        return wrong(format!("there is no `{load}` to load `{name}` from"), &help);
     }
     // A terminal or a pipe would be read for ever, or once and no more.
     if !path.is_dir() && !path.is_file() {
-        let help = "a run's folder is wanted, a model's, or a GGUF file".into();
-        return Some(Wrong { at, message: format!("`{load}` is no folder and no file to load `{name}` from"), help: Some(help) });
+        let message = format!("`{load}` is no folder and no file to load `{name}` from");
+        return wrong(message, "a run's folder is wanted, a model's, or a GGUF file");
     }
     let model_name = model["of"].as_str().unwrap_or(name);
     let newest = run_at(path).and_then(|run| run.map(|run| Ok((newest_of(&run, model_name)?, run))).transpose());
@@ -69,7 +68,7 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<W
         }
         Err(error) => (error.to_string(), "a run's folder or a model's is wanted".into()),
     };
-    Some(Wrong { at, message, help: Some(help) })
+    wrong(message, &help)
 }
 
 /// A base that is to be kept in another kind, where no adapter stands beside it.
@@ -80,7 +79,7 @@ fn unlearnt_base(name: &str, model: &serde_json::Value, folder: &Path) -> Option
     let help = "add `lora: { rank: 1 }`: an adapter that nothing trains leaves the model what it is; or write `act: int8` in place of `base`, which rounds \
                 what acts of a model that is trained whole"
         .to_owned();
-    (!adapted).then(|| Wrong { at: vec!["models".into(), name.into(), "base".into()], message, help: Some(help) })
+    (!adapted).then(|| Wrong::in_model(name, "base", message).help(help))
 }
 
 /// The command that makes the run in this folder, if a comment in the pipeline's file has it.
@@ -126,13 +125,13 @@ fn missing_program(node: &Node, key: &str) -> Option<Wrong> {
             true => format!("looked for {}: a file that may be executed", absolute(Path::new(program))),
             false => "looked for it in the folders of PATH".into(),
         };
-        return Some(Wrong { at: at(node, key, Some(0)), message, help: Some(help) });
+        return Some(Wrong::in_node(node, &["with", key, "0"], message).help(help));
     }
     let name = Path::new(program).file_name()?.to_str()?;
     let interpreter = ["python", "node", "ruby", "perl", "bash", "sh"].iter().any(|i| name.starts_with(i));
     let script = arguments.first().filter(|a| interpreter && !a.starts_with('-') && !Path::new(a).exists())?;
     let message = format!("there is no `{script}` for `{program}` to run");
-    Some(Wrong { at: at(node, key, Some(1)), message, help: Some(format!("looked for {}", absolute(Path::new(script)))) })
+    Some(Wrong::in_node(node, &["with", key, "1"], message).help(format!("looked for {}", absolute(Path::new(script)))))
 }
 
 fn is_executable(program: &str) -> bool {
@@ -142,12 +141,6 @@ fn is_executable(program: &str) -> bool {
         true => executable(Path::new(program)),
         false => std::env::var_os("PATH").is_some_and(|all| std::env::split_paths(&all).any(|folder| executable(&folder.join(program)))),
     }
-}
-
-fn at(node: &Node, key: &str, item: Option<usize>) -> Vec<String> {
-    let mut path = vec!["nodes".to_string(), node.id.clone(), "with".into(), key.into()];
-    path.extend(item.map(|i| i.to_string()));
-    path
 }
 
 /// The absolute path, for messages: relative paths begin in the working folder.

@@ -72,8 +72,25 @@ struct Arguments {
     verb: Verb,
 }
 
-#[derive(Subcommand)]
-enum Verb {
+/// The enum of all verbs, and `run`, which runs the one that was named.
+macro_rules! verbs {
+    ($($(#[$about:meta])* $verb:ident($arguments:ty),)*) => {
+        #[derive(Subcommand)]
+        enum Verb {
+            $($(#[$about])* $verb($arguments),)*
+        }
+
+        impl Verb {
+            fn run(self) -> output::CommandResult {
+                match self {
+                    $(Verb::$verb(verb) => verb.run(),)*
+                }
+            }
+        }
+    };
+}
+
+verbs! {
     /// Writes a commented pipeline to begin with
     New(new::NewArgs),
     /// Trains, with live progress
@@ -147,37 +164,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    let outcome = match arguments.verb {
-        Verb::New(verb) => verb.run(),
-        Verb::Run(verb) => verb.run(),
-        Verb::Resume(verb) => verb.run(),
-        Verb::Replay(verb) => verb.run(),
-        Verb::Import(verb) => verb.run(),
-        Verb::Verify(verb) => verb.run(),
-        Verb::Bundle(verb) => verb.run(),
-        Verb::Diff(verb) => verb.run(),
-        Verb::Audit(verb) => verb.run(),
-        Verb::Eval(verb) => verb.run(),
-        Verb::Study(verb) => verb.run(),
-        Verb::Panel(verb) => verb.run(),
-        Verb::Check(verb) => verb.run(),
-        Verb::Test(verb) => verb.run(),
-        Verb::Graph(verb) => verb.run(),
-        Verb::Model(verb) => verb.run(),
-        Verb::Ops(verb) => verb.run(),
-        Verb::Env(verb) => verb.run(),
-        Verb::Doctor(verb) => verb.run(),
-        Verb::Schema(verb) => verb.run(),
-        Verb::Query(verb) => verb.run(),
-        Verb::View(verb) => verb.run(),
-        Verb::Report(verb) => verb.run(),
-        Verb::Export(verb) => verb.run(),
-        Verb::Show(verb) => verb.run(),
-        Verb::Tap(verb) => verb.run(),
-        Verb::Top(verb) => verb.run(),
-        Verb::Completion(verb) => verb.run(),
-    };
-    outcome.unwrap_or_else(|error| {
+    arguments.verb.run().unwrap_or_else(|error| {
         anstream::eprintln!("{}", error.styled().trim_end());
         end_process(1)
     })

@@ -1,7 +1,7 @@
 //! `flow new`: writes a commented pipeline to begin with.
 
 use super::error::{Error, Result};
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use super::summary::shell_word;
 use crate::env::kind;
 use crate::files;
@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// What is learnt.
 #[derive(Clone, Copy, ValueEnum)]
@@ -79,8 +78,7 @@ impl NewArgs {
         if let Some(world) = &self.world {
             said += &format!("\n  {}", panel_command(world)?);
         }
-        answer(&said);
-        Ok(ExitCode::SUCCESS)
+        finish(&said)
     }
 }
 

@@ -3,13 +3,12 @@
 use super::candidates;
 use super::described::{forms, items, settings, Setting};
 use super::error::Error;
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use super::reference::reference;
 use crate::pipeline::{Delay, OperatorSpec};
 use crate::{ops, row};
 use clap::Args;
 use serde_json::Value;
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct OpsArgs {
@@ -27,7 +26,7 @@ pub struct OpsArgs {
 impl OpsArgs {
     pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
-        answer(&match self.operator.as_deref() {
+        finish(&match self.operator.as_deref() {
             _ if self.columns => columns(),
             _ if self.reference => reference(&catalog),
             None => {
@@ -44,8 +43,7 @@ impl OpsArgs {
                     return Err(Error::Request(format!("there is no operator `{name}`; there are {}", names.join(", "))));
                 }
             },
-        });
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }
 

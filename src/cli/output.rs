@@ -22,6 +22,12 @@ pub fn answer(text: &str) {
     raw(&printable(text));
 }
 
+/// Prints the last text of a verb that succeeded.
+pub fn finish(text: &str) -> CommandResult {
+    answer(text);
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Warns on standard error.
 pub fn warn(text: &str) {
     anstream::eprintln!("{YELLOW}warning:{YELLOW:#} {}", printable(text));

@@ -2,14 +2,13 @@
 
 use super::candidates;
 use super::error::Error;
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use crate::env::process::Programs;
 use crate::env::{freeze, Game, Split};
 use crate::ops;
 use clap::Args;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct PanelArgs {
@@ -69,8 +68,7 @@ impl PanelArgs {
             }
             _ => ", and training draws none of them".into(),
         };
-        answer(&format!("{} tasks{origin} -> {}", panel.tasks.len(), path.display()));
-        Ok(ExitCode::SUCCESS)
+        finish(&format!("{} tasks{origin} -> {}", panel.tasks.len(), path.display()))
     }
 }
 

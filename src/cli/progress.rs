@@ -20,6 +20,7 @@ pub struct Progress {
     state: Mutex<ProgressState>,
 }
 
+#[derive(Default)]
 struct ProgressState {
     last: Option<Instant>,
     done: u64,
@@ -62,15 +63,11 @@ impl Progress {
             decline.saw(*iteration, figures);
         }
         let state = Mutex::new(ProgressState {
-            last: None,
             done: first,
             before: earlier.iter().find_map(|(_, figures)| on_panel(figures, evaluations)),
-            after: None,
             played: earlier.iter().filter_map(|(_, figures)| figure(figures, evaluations, "success")).collect(),
-            turns: 0.0,
-            failed: 0.0,
             decline,
-            warnings: vec![],
+            ..ProgressState::default()
         });
         Progress { bar, start: Instant::now(), first, iterations, learner, state }
     }

@@ -37,9 +37,9 @@ impl ReplayArgs {
         self.machine.alone("a replay")?;
         let source = ReplaySource::open(&self.run)?;
         if self.with.is_none() {
-            source.run().same_pipeline(&source.run().manifest()?)?;
+            source.run.same_pipeline(&source.run.manifest()?)?;
         }
-        let file = self.with.clone().unwrap_or_else(|| source.run().pipeline());
+        let file = self.with.clone().unwrap_or_else(|| source.run.pipeline());
         // As many iterations as there are, unless fewer are asked for.
         let sets: Vec<String> = [format!("iterations={}", source.iterations()?)].into_iter().chain(self.sets.clone()).collect();
         let whole = pipeline::load(&file, &sets, &ops::replayed(Default::default()))?;
@@ -67,7 +67,7 @@ impl ReplayArgs {
 /// Says which settings differ from the run's and yet change nothing, because what they are about has happened already.
 fn idle(source: &ReplaySource, whole: &Pipeline, pipeline: &Pipeline, replays: &Replays) {
     // A run whose own file can't be read can still be replayed with another one.
-    let Ok(theirs) = contents(&source.run().pipeline()) else { return };
+    let Ok(theirs) = contents(&source.run.pipeline()) else { return };
     let over = |path: &str| {
         let mut steps = path.split('.');
         match (steps.next(), steps.next()) {

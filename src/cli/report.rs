@@ -1,14 +1,13 @@
 //! `flow report`: the pages of `flow view` as files that need no server and no network.
 
 use super::error::{Error, Result};
-use super::output::{answer, CommandResult, OutputFormat};
+use super::output::{finish, CommandResult, OutputFormat};
 use super::room;
 use super::tokens::TokenCounts;
 use super::view::{write, ServedRuns};
 use clap::Args;
 use serde_json::{json, Value};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct ReportArgs {
@@ -41,7 +40,7 @@ impl ReportArgs {
         let written = write(&served, &out, self.rows).map_err(|error| error.help("--out DIR names another place"))?;
         let tokens = TokenCounts::of(manifests.iter().map(|(_, manifest)| manifest.as_ref()));
         let runs = manifests.len();
-        answer(&match self.format {
+        finish(&match self.format {
             OutputFormat::Json => {
                 let mut json = Value::from(&written);
                 (json["runs"], json["tokens"]) = (json!(runs), tokens.json());
@@ -51,7 +50,6 @@ impl ReportArgs {
                 let count = if runs == 1 { "1 run".into() } else { format!("{runs} runs") };
                 format!("{count}: {}", written.text(tokens.line()))
             }
-        });
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }

@@ -4,7 +4,7 @@ use super::error::Error;
 use super::follow::follow;
 use super::machine::Machine;
 use super::models;
-use super::output::{answer, warn, CommandResult};
+use super::output::{finish, warn, CommandResult};
 use super::past::past;
 use super::session::TrainingSession;
 use super::source::{reduced, ReplaySource};
@@ -13,7 +13,6 @@ use crate::log::{self, Lock, Status};
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct ResumeArgs {
@@ -51,8 +50,10 @@ impl ResumeArgs {
             return Err(Error::Request(format!("{done} iterations are committed already; --iterations {planned} would take some back")));
         }
         if manifest.status == Status::Finished && planned <= manifest.info.iterations {
-            answer(&format!("{} is finished: all {planned} iterations are committed; `--iterations N` trains on", self.run.display()));
-            return Ok(ExitCode::SUCCESS);
+            return finish(&format!(
+                "{} is finished: all {planned} iterations are committed; `--iterations N` trains on",
+                self.run.display()
+            ));
         }
         let feeds = match &replays {
             None => Feeds::new(),

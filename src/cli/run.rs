@@ -7,7 +7,7 @@ use super::grid::{cases, Case};
 use super::machine::Machine;
 use super::missing::missing;
 use super::models;
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use super::seeds::{self, beside};
 use super::session::{info, TrainingSession};
 use crate::log::{self, Lock};
@@ -15,7 +15,6 @@ use crate::pipeline::Pipeline;
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct RunArgs {
@@ -59,8 +58,12 @@ impl RunArgs {
         }
         let policy = models::start(&pipeline, self.machine.hardware()?, &models::Starts::default())?;
         if self.dry_run {
-            answer(&format!("{} is ready to run: {} nodes, {} iterations", pipeline.name, pipeline.all().count(), pipeline.iterations));
-            return Ok(ExitCode::SUCCESS);
+            return finish(&format!(
+                "{} is ready to run: {} nodes, {} iterations",
+                pipeline.name,
+                pipeline.all().count(),
+                pipeline.iterations
+            ));
         }
         let root = self.out.clone().unwrap_or_else(|| free(&pipeline.name));
         let folder = log::Run::create(&root, &pipeline.to_yaml(&root), &info(&pipeline, policy.as_ref()))?;

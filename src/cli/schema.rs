@@ -1,10 +1,9 @@
 //! `flow schema`: the JSON Schema of the pipeline language, or of a study's file, for editors and for checks elsewhere.
 
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use super::study;
 use crate::{ops, pipeline};
 use clap::Args;
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct SchemaArgs {
@@ -16,7 +15,6 @@ pub struct SchemaArgs {
 impl SchemaArgs {
     pub fn run(self) -> CommandResult {
         let schema = if self.study { study::published_schema() } else { pipeline::schema(&ops::catalog()) };
-        answer(&serde_json::to_string_pretty(&schema)?);
-        Ok(ExitCode::SUCCESS)
+        finish(&serde_json::to_string_pretty(&schema)?)
     }
 }

@@ -1,9 +1,10 @@
 //! `flow run --seeds --grid`: the same pipeline under several seeds and settings, one run after the other, each a
 //! process and a run of its own.
 
+use super::decline::percent;
 use super::error::Result;
 use super::grid::Case;
-use super::output::{answer, CommandResult, OutputFormat};
+use super::output::{answer, finish, CommandResult, OutputFormat};
 use super::summary::shell_word;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -47,11 +48,10 @@ pub fn each(cases: &[Case], arguments: &[OsString], folder: impl Fn(&Case) -> Pa
         }
         ended.push(ending(case.clone(), run, &output.stdout)?);
     }
-    answer(&match format {
+    finish(&match format {
         OutputFormat::Json => Value::from(ended.iter().map(FinishedRun::json).collect::<Vec<_>>()).to_string(),
         OutputFormat::Text => table(&ended),
-    });
-    Ok(ExitCode::SUCCESS)
+    })
 }
 
 fn ending(case: Case, run: PathBuf, output: &[u8]) -> Result<FinishedRun> {
@@ -74,12 +74,12 @@ impl FinishedRun {
 
 /// The runs in a table, the mean over the seeds of each setting, and what to do with them.
 fn table(ended: &[FinishedRun]) -> String {
-    let percent = |x: Option<f64>| x.map_or("-".into(), |x| format!("{:.1}%", 100.0 * x));
+    let share = |x: Option<f64>| x.map_or("-".into(), percent);
     let width = ended.iter().map(|e| e.run.display().to_string().chars().count()).max().unwrap_or(0).max(3);
     let mut text = format!("{:<6}  {:<width$}  {:>8}  {:>8}\n", "seed", "run", "first", "last");
     for FinishedRun { case, run, success: [before, after] } in ended {
         let seed = case.seed.map_or("-".into(), |seed| seed.to_string());
-        text += &format!("{seed:<6}  {:<width$}  {:>8}  {:>8}\n", run.display().to_string(), percent(*before), percent(*after));
+        text += &format!("{seed:<6}  {:<width$}  {:>8}  {:>8}\n", run.display().to_string(), share(*before), share(*after));
     }
     for alike in ended.chunk_by(|a, b| a.case.sets == b.case.sets) {
         let after: Vec<f64> = alike.iter().filter_map(|e| e.success[1]).collect();

@@ -100,7 +100,7 @@ impl ShowArgs {
 
     /// The trajectory asked for.
     fn find(&self, run: &log::Run) -> Result<Found> {
-        let (table, score, gradient) = self.table(run)?;
+        let [table, score, gradient, acted] = self.table(run)?;
         let query = |sql: &str| log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
         let task = match &self.task {
             Some(part) => Some(self.task(&table, part, query)?),
@@ -126,7 +126,6 @@ impl ShowArgs {
             (.., true) => "gradient DESC NULLS LAST, ",
             _ => "",
         };
-        let acted = self.acted(run, &table)?;
         let trajectories = query(&format!(
             "SELECT task, sample, last({score} ORDER BY attempt, turn, phase) AS score, bool_or({acted}) AS acted, max({gradient}) AS gradient FROM {table} WHERE {condition} GROUP BY task, sample ORDER BY {order}task, sample"
         ))?;
@@ -158,8 +157,9 @@ impl ShowArgs {
         Ok(Found { turns, others: trajectories.len(), compared, failed })
     }
 
-    /// The table to read, and how a row's score and its gradient are found.
-    fn table(&self, run: &log::Run) -> Result<(String, String, String)> {
+    /// The table to read, how a row's score and its gradient are found, and the condition that the policy drew a row's
+    /// response itself: it has log-probabilities that aren't all 0.
+    fn table(&self, run: &log::Run) -> Result<[String; 4]> {
         let tables = log::tables(run)?;
         let name = self.node.as_deref().unwrap_or("trajectories");
         let episodes = |t: &&log::Table| ["task", "sample", "attempt", "turn"].iter().all(|c| t.columns.iter().any(|(name, _)| name == c));
@@ -184,17 +184,9 @@ impl ShowArgs {
             }
         }
         let any = |columns: &[String], how: &str| if columns.is_empty() { "NULL".into() } else { format!("{how}({})", columns.join(", ")) };
-        Ok((quoted(name), any(&scores, "coalesce"), any(&gradients, "greatest")))
-    }
-
-    /// The SQL condition that a row is the policy's own: that it drew its response, which has log-probabilities that
-    /// aren't all 0.
-    fn acted(&self, run: &log::Run, table: &str) -> Result<String> {
-        let tables = log::tables(run)?;
-        let columns = tables.iter().find(|t| quoted(&t.name) == table).map(|t| t.columns.as_slice()).unwrap_or_default();
-        let drawn = columns.iter().filter(|(c, _)| c == "logprobs" || c.ends_with("_logprobs"));
-        let any: Vec<String> = drawn.map(|(c, _)| format!("coalesce(list_min({}) < 0, false)", quoted(c))).collect();
-        Ok(if any.is_empty() { "true".into() } else { any.join(" OR ") })
+        let drawn: Vec<String> = named("logprobs").iter().map(|c| format!("coalesce(list_min({c}) < 0, false)")).collect();
+        let acted = if drawn.is_empty() { "true".into() } else { drawn.join(" OR ") };
+        Ok([quoted(name), any(&scores, "coalesce"), any(&gradients, "greatest"), acted])
     }
 
     /// The task whose name is `part`, or the only one that has it in its name.

@@ -7,7 +7,7 @@ use crate::ops;
 use crate::pipeline::{Node, Pipeline};
 use crate::policy::{Message, TemplateVariables, Tokenizer};
 use crate::rollout::agent::Agent;
-use crate::rollout::prompt::{AgentPrompt, Situation};
+use crate::rollout::prompt::{self, Situation};
 use crate::{files, printable::printable};
 use serde::Deserialize;
 use std::path::Path;
@@ -35,17 +35,14 @@ fn first_prompt(node: &Node, agent: &Agent, pipeline: &Pipeline, programs: &Prog
     let situation = Situation {
         rules: &rules,
         instruction: view.extras.instruction.as_deref().unwrap_or_default(),
-        memory: "",
-        history: &[],
         observation: &view.step.observation,
         admissible: &view.actions,
-        turn: 0,
         max_turns: agent.turns(),
-        attempt: 0,
         form: &form,
         carried: &carried,
+        ..Situation::default()
     };
-    let messages = AgentPrompt::new(agent).and_then(|prompt| prompt.messages(&situation, "")).map_err(Error::request)?;
+    let messages = prompt::new(agent).and_then(|prompt| prompt.messages("", |place| situation.place(place))).map_err(Error::request)?;
     Ok(format!("\n`{}` reads in the first turn of {}:\n{}\n", node.id, task.name(), printable(&as_read(&messages, agent, pipeline)?)))
 }
 

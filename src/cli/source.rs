@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// The run that is repeated.
 pub struct ReplaySource {
-    run: Run,
+    pub run: Run,
     manifest: Manifest,
     /// As the user named it.
     name: String,
@@ -37,10 +37,6 @@ impl ReplaySource {
         let run = Run::open(run)?;
         let manifest = run.manifest()?;
         Ok(ReplaySource { run, manifest, name })
-    }
-
-    pub fn run(&self) -> &Run {
-        &self.run
     }
 
     /// How many iterations can be repeated.

@@ -1,5 +1,6 @@
 //! The summary of a training run, and suggested next commands.
 
+use super::decline::percent;
 use super::output::{answer, OutputFormat};
 use super::progress::TrainingSummary;
 use std::path::Path;
@@ -35,7 +36,6 @@ impl NextCommands<'_> {
     }
 
     fn text(&self, summary: &TrainingSummary) -> String {
-        let percent = |x: f64| format!("{:.1}%", 100.0 * x);
         let mut text = format!("{} iterations in {:.0} s -> {}\n", summary.iterations, summary.seconds, self.run.display());
         if let (Some(before), Some(after)) = (summary.before, summary.after) {
             text += &format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after));

@@ -1,7 +1,7 @@
 //! `flow top`: what a run does now and what it waits for; of a run that has ended, where its time went.
 
 use super::error::Result;
-use super::output::{answer, raw, CommandResult, OutputFormat};
+use super::output::{finish, raw, CommandResult, OutputFormat};
 use super::tokens::TokenCounts;
 use crate::dataflow::status::{Activity, NodeActivity, NodeState, PolicyActivity, STATUS};
 use crate::log::{self, Lock, Manifest, Status};
@@ -45,13 +45,11 @@ impl TopArgs {
         loop {
             let picture = RunSnapshot::of(&run, &self.run.display().to_string())?;
             if self.format == OutputFormat::Json {
-                answer(&serde_json::to_string(&picture)?);
-                return Ok(ExitCode::SUCCESS);
+                return finish(&serde_json::to_string(&picture)?);
             }
             let text = drawn(&picture);
             if !live {
-                answer(&text);
-                return Ok(ExitCode::SUCCESS);
+                return finish(&text);
             }
             // From the upper left corner over the old text: nothing flickers.
             raw(&format!("\x1b[H{}\x1b[J", printable(&text).replace('\n', "\x1b[K\n")));

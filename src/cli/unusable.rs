@@ -22,7 +22,7 @@ pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>
                     PolicyError::Model { .. } => error.to_string(),
                     error => format!("`{name}` can't be loaded: {error}"),
                 };
-                wrongs.push(Wrong { at: vec!["models".into(), name.clone(), setting.into()], message, help: None });
+                wrongs.push(Wrong::in_model(name, setting, message));
             }
         }
     }
@@ -65,9 +65,7 @@ fn refused(pipeline: &Pipeline, tokenizers: &BTreeMap<&str, Arc<Tokenizer>>, age
         (false, true) => "further messages after an answer",
         (false, false) => "the messages",
     };
-    Some(Wrong {
-        at: vec!["models".into(), agent.model, setting.into()],
-        message: format!("{error}: `{}` gives it {messages}", agent.node),
-        help: Some("an agent without `system`, whose `prompt` says it, or with `layout: rebuilt`, needs less of a template".into()),
-    })
+    let message = format!("{error}: `{}` gives it {messages}", agent.node);
+    let help = "an agent without `system`, whose `prompt` says it, or with `layout: rebuilt`, needs less of a template";
+    Some(Wrong::in_model(&agent.model, setting, message).help(help))
 }

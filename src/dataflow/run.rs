@@ -59,24 +59,9 @@ impl Plan {
     /// A run from its beginning, on one worker, without models or a log: change what is different.
     pub fn new(pipeline: Pipeline, find: fn(&str) -> Option<Render>, adds: fn(&Node) -> Vec<String>) -> Plan {
         let journal = Journal { run: None, committer: None, observer: Arc::new(|_| {}) };
-        let (feeds, past, initial) = Default::default();
-        Plan {
-            pipeline,
-            workers: 1,
-            cluster: None,
-            first: 0,
-            updates: 1,
-            feeds,
-            past,
-            initial,
-            policy: None,
-            find,
-            adds,
-            journal,
-            stall: Some(Duration::from_secs(300)),
-            sink: None,
-            shared: RunState::default(),
-        }
+        let (workers, updates, stall) = (1, 1, Some(Duration::from_secs(300)));
+        let (cluster, first, feeds, past, initial, policy, sink, shared) = Default::default();
+        Plan { pipeline, workers, cluster, first, updates, feeds, past, initial, policy, find, adds, journal, stall, sink, shared }
     }
 }
 

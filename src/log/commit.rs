@@ -44,40 +44,29 @@ impl Committer {
 
     /// Keeps the iterations before `first` and continues after them, with a new journal that counts once the manifest
     /// names it.
-    fn start(run: Run, index: LogIndex, first: u64) -> Result<Committer, LogError> {
+    fn start(run: Run, mut index: LogIndex, first: u64) -> Result<Committer, LogError> {
         let root = run.root().to_owned();
-        let mut pruner = WeightPruner::new(&index.info);
+        let mut pruner = WeightPruner::new(&index.head.info);
         index
             .committed(&root, 0..=u64::MAX)?
             .iter()
             .filter(|committed| committed.iteration < first)
             .for_each(|committed| pruner.record(committed));
-        let generation = index.generation + 1;
-        let (kept_segments, cut): (Vec<_>, Vec<_>) = index.segments.into_iter().partition(|segment| segment.last < first);
+        let generation = index.head.generation + 1;
+        let (kept_segments, cut): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut index.head.segments).into_iter().partition(|segment| segment.last < first);
         let mut tail = Vec::new();
         for segment in cut {
             tail.extend(segment.iterations(&root)?.into_iter().filter(|committed| committed.iteration < first));
         }
         let mut tail = unpacked(&run, tail)?;
         tail.extend(index.tail.into_iter().filter(|committed| committed.iteration < first));
-        let head =
-            ManifestBody { info: index.info, start: index.start, generation, chain: 0, end: None, segments: kept_segments, lost: None };
+        let head = ManifestBody { generation, chain: 0, end: None, segments: kept_segments, lost: None, ..index.head };
         let last = head.segments.last().map(|segment| segment.last);
         let journal = JournalWriter::begin(&run, generation)?;
-        let mut committer = Committer {
-            run,
-            head,
-            status: Status::Running,
-            last,
-            journal,
-            blocks: vec![],
-            folding: None,
-            gave_up: false,
-            obsolete: vec![],
-            compacted: vec![],
-            pruner,
-            since: Instant::now(),
-        };
+        let (status, since) = (Status::Running, Instant::now());
+        let (blocks, folding, gave_up, obsolete, compacted) = Default::default();
+        let mut committer = Committer { run, head, status, last, journal, blocks, folding, gave_up, obsolete, compacted, pruner, since };
         for iteration in tail {
             committer.append(iteration)?;
         }

@@ -1,9 +1,7 @@
 //! All tables of a run as files of other programs. Views over several tables, such as `trajectories`, become tables,
 //! too.
 
-use super::index::LogIndex;
-use super::query::{explained, stream_to};
-use super::readers::ReadLock;
+use super::query::{explained, open_whole, stream_to, OpenDatabase};
 use super::sql::{literal, quoted};
 use super::{views, AnswerFormat, LogError, Run};
 use crate::files;
@@ -19,10 +17,7 @@ use std::path::{Path, PathBuf};
 /// If the log is damaged, or a file can't be written.
 pub fn export_parquet(run: &Run, folder: &Path) -> Result<Vec<String>, LogError> {
     fs::create_dir_all(folder).map_err(LogError::io(folder))?;
-    let _reading = ReadLock::begin(run);
-    let (index, whole) = (LogIndex::read(run.root())?, 0..=u64::MAX);
-    let files = views::files(run, &index, &whole, &|_, _| true)?;
-    let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole, &|_| true)?;
+    let OpenDatabase { db, _reading } = open_whole(run)?;
     let tables: Vec<String> = views::tables(&db)?.into_iter().map(|table| table.name).collect();
     for table in &tables {
         let (path, sql) = (parquet(folder, table), format!("FROM {}", quoted(table)));

@@ -3,9 +3,7 @@
 use super::head::{ManifestBody, FILE, FORMAT};
 use super::journal;
 use super::manifest::{all_inside, Manifest};
-use super::run_info::RunInfo;
-use super::segment::Segment;
-use super::{Iteration, LogError, Part, SavedWeights, Status};
+use super::{Iteration, LogError, Part, Status};
 use crate::{files, seed};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -15,15 +13,10 @@ use std::path::Path;
 
 /// What is committed, without the details inside the segments: so reading it takes no longer for a long run.
 pub(super) struct LogIndex {
-    pub info: RunInfo,
+    pub head: ManifestBody,
     pub status: Status,
-    pub start: Vec<SavedWeights>,
-    pub generation: u64,
-    pub segments: Vec<Segment>,
     /// The iterations that are in no segment.
     pub tail: Vec<Iteration>,
-    /// The failed episodes of an iteration that is not committed.
-    pub lost: Option<Part>,
 }
 
 /// How often reading is tried again when the manifest was replaced meanwhile.
@@ -57,20 +50,19 @@ impl LogIndex {
             return Err(LogError::Newer { path, format: probe.format, known: FORMAT });
         }
         let (head, status) = ManifestBody::read(text).map_err(damaged)?;
-        let ManifestBody { info, start, generation, chain, end, segments, lost } = head;
-        let first = segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
-        let (tail, last) = journal::read(root, generation, first, chain)?;
-        if end.is_some_and(|end| end != last) {
+        let first = head.segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
+        let (tail, last) = journal::read(root, head.generation, first, head.chain)?;
+        if head.end.is_some_and(|end| end != last) {
             return Err(damaged("the last of its iterations are gone from the journal".into()));
         }
-        let index = LogIndex { info, status, start, generation, segments, tail, lost };
+        let index = LogIndex { head, status, tail };
         index.validate().map_err(damaged)?;
         Ok(index)
     }
 
     /// Refuses what no run could have written: files outside its folder, iterations out of order.
     fn validate(&self) -> Result<(), String> {
-        let ends = self.segments.iter().map(|s| (s.first, s.last)).chain(self.tail.iter().map(|i| (i.iteration, i.iteration)));
+        let ends = self.head.segments.iter().map(|s| (s.first, s.last)).chain(self.tail.iter().map(|i| (i.iteration, i.iteration)));
         let mut before: Option<u64> = None;
         for (first, last) in ends {
             if let Some(before) = before.filter(|before| *before >= first || first > last) {
@@ -78,9 +70,9 @@ impl LogIndex {
             }
             before = Some(last);
         }
-        let named = self.segments.iter().flat_map(|s| s.files.values().chain([&s.details])).map(|file| &file.path);
-        let parts = self.tail.iter().flat_map(|i| &i.parts).chain(&self.lost).map(|part| &part.path);
-        let weights = self.start.iter().chain(self.tail.iter().flat_map(|i| &i.weights)).map(|w| &w.path);
+        let named = self.head.segments.iter().flat_map(|s| s.files.values().chain([&s.details])).map(|file| &file.path);
+        let parts = self.tail.iter().flat_map(|i| &i.parts).chain(&self.head.lost).map(|part| &part.path);
+        let weights = self.head.start.iter().chain(self.tail.iter().flat_map(|i| &i.weights)).map(|w| &w.path);
         all_inside(named.chain(parts).chain(weights))
     }
 
@@ -90,7 +82,7 @@ impl LogIndex {
     /// If the details of a segment have changed.
     pub fn committed(&self, root: &Path, within: RangeInclusive<u64>) -> Result<Vec<Iteration>, LogError> {
         let mut all = Vec::new();
-        for segment in self.segments.iter().filter(|s| s.meets(&within)) {
+        for segment in self.head.segments.iter().filter(|s| s.meets(&within)) {
             all.extend(segment.iterations(root)?);
         }
         all.extend(self.tail.iter().cloned());
@@ -104,7 +96,7 @@ impl LogIndex {
     /// As [`LogIndex::committed`], and where a segment holds what no run wrote.
     pub fn manifest(self, root: &Path) -> Result<Manifest, LogError> {
         let committed = self.committed(root, 0..=u64::MAX)?;
-        let manifest = Manifest { info: self.info, status: self.status, start: self.start, committed };
+        let manifest = Manifest { info: self.head.info, status: self.status, start: self.head.start, committed };
         manifest.validate().map_err(|why| LogError::Manifest { path: root.join(FILE), why })?;
         Ok(manifest)
     }
@@ -115,7 +107,7 @@ impl LogIndex {
     /// As [`LogIndex::committed`].
     pub fn files(&self, root: &Path, node: &str, within: &RangeInclusive<u64>) -> Result<Vec<CommittedFile>, LogError> {
         let mut pieces = Vec::new();
-        for segment in self.segments.iter().filter(|s| s.meets(within)) {
+        for segment in self.head.segments.iter().filter(|s| s.meets(within)) {
             pieces.extend(segment.files.get(node).map(|file| CommittedFile {
                 path: file.path.clone(),
                 bytes: file.bytes,
@@ -126,7 +118,7 @@ impl LogIndex {
             }
         }
         pieces.extend(files_of_node(&self.tail, node, within));
-        let lost = self.lost.iter().filter(|part| part.node == node && within.contains(&part.iteration));
+        let lost = self.head.lost.iter().filter(|part| part.node == node && within.contains(&part.iteration));
         pieces.extend(lost.map(CommittedFile::of));
         Ok(pieces)
     }
@@ -136,8 +128,9 @@ impl LogIndex {
     /// # Errors
     /// As [`LogIndex::committed`].
     pub fn paths(&self, root: &Path) -> Result<BTreeSet<String>, LogError> {
-        let mut all: BTreeSet<String> = self.tail.iter().flat_map(|i| &i.parts).chain(&self.lost).map(|part| part.path.clone()).collect();
-        for segment in &self.segments {
+        let mut all: BTreeSet<String> =
+            self.tail.iter().flat_map(|i| &i.parts).chain(&self.head.lost).map(|part| part.path.clone()).collect();
+        for segment in &self.head.segments {
             all.extend(segment.files.values().chain([&segment.details]).map(|file| file.path.clone()));
             if !segment.apart.is_empty() {
                 all.extend(segment.iterations(root)?.into_iter().flat_map(|i| i.parts).map(|part| part.path));

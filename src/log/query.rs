@@ -53,11 +53,7 @@ pub fn engine_version() -> Result<String, LogError> {
 
 /// The answers to several questions over the whole run, each as [`query`] gives it.
 pub(super) fn answers(run: &Run, questions: &[&str]) -> Result<Vec<Result<QueryResult, LogError>>, LogError> {
-    let whole = 0..=u64::MAX;
-    let _reading = ReadLock::begin(run);
-    let index = LogIndex::read(run.root())?;
-    let files = views::files(run, &index, &whole, &|_, _| true)?;
-    let db = views::connect(&index.info, &files, &index.committed(run.root(), whole.clone())?, &whole, &|_| true)?;
+    let OpenDatabase { db, _reading } = open_whole(run)?;
     let answer = |sql: &&str| {
         guard::check(sql)?;
         ask(&db, sql).map_err(|e| explained(&db, sql, &e.to_string()))
@@ -77,9 +73,18 @@ pub fn verify(run: &Run) -> Result<(), LogError> {
 }
 
 /// A database over a run; the run's files stay where they are while it exists.
-struct OpenDatabase {
-    db: Connection,
-    _reading: ReadLock,
+pub(super) struct OpenDatabase {
+    pub db: Connection,
+    pub _reading: ReadLock,
+}
+
+/// A database over all iterations, with every view; the checksums of all files have been verified.
+pub(super) fn open_whole(run: &Run) -> Result<OpenDatabase, LogError> {
+    let (_reading, whole) = (ReadLock::begin(run), 0..=u64::MAX);
+    let index = LogIndex::read(run.root())?;
+    let files = views::files(run, &index, &whole, &|_, _| true)?;
+    let db = views::connect(&index.head.info, &files, &index.committed(run.root(), whole.clone())?, &whole, &|_| true)?;
+    Ok(OpenDatabase { db, _reading })
 }
 
 /// A database over the iterations of `within` that `sql` reads; the checksums of their files have been verified.
@@ -90,7 +95,8 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
     // A view is opened when it is made: a query makes only the views that it names.
     let asked = |node: &str| sql.is_none_or(|sql| lists(sql) || names(sql, node));
     let connect = |files: &NodeFiles, iterations: &[Iteration]| {
-        let db = views::connect(&index.info, files, iterations, &within, &|view| sql.is_none_or(|sql| lists(sql) || mentions(sql, view)))?;
+        let db =
+            views::connect(&index.head.info, files, iterations, &within, &|view| sql.is_none_or(|sql| lists(sql) || mentions(sql, view)))?;
         decode.map_or(Ok(()), |decode| texts::register(&db, decode))?;
         Ok::<_, duckdb::Error>(db)
     };

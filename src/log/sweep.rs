@@ -40,8 +40,8 @@ fn remove(run: &Run, index: &LogIndex) -> Result<(), LogError> {
         }
     }
     // A journal that counts is of the generation that the manifest names, and of blocks that are in no segment.
-    let first = index.segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
-    let is_kept = |file: &Path| committed.contains(file) || journal::counts(file, index.generation, first);
+    let first = index.head.segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
+    let is_kept = |file: &Path| committed.contains(file) || journal::counts(file, index.head.generation, first);
     for file in entries(&run.root().join(journal::FOLDER))?.iter().filter(|file| !is_kept(file) && named(file, journal::is_own)) {
         fs::remove_file(file).map_err(LogError::io(file))?;
     }

@@ -5,6 +5,7 @@ use super::index::LogIndex;
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
 use super::{beside, pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
+use crate::files::kernel_bytes;
 use crate::pipeline::Role;
 use crate::row::{self, NAME};
 use duckdb::{params, Config, Connection, Result as Sql};
@@ -45,7 +46,7 @@ pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) ->
         let mut tables_of_sides = [Vec::new(), Vec::new()];
         for (((schema, _, index, iterations), nodes), side_tables) in sides.iter().zip(&all).zip(&mut tables_of_sides) {
             db.execute_batch(&format!("CREATE SCHEMA {0}; SET schema = '{0}'", schema))?;
-            fill(&db, schema, &index.info, nodes, iterations, &(0..=u64::MAX), &|_| true)?;
+            fill(&db, schema, &index.head.info, nodes, iterations, &(0..=u64::MAX), &|_| true)?;
             *side_tables = tables(&db)?;
         }
         db.execute_batch("SET schema = 'main'")?;
@@ -64,7 +65,7 @@ pub(super) fn files<'a>(
     verify: &dyn Fn(&str, bool) -> bool,
 ) -> Result<NodeFiles<'a>, LogError> {
     let run = run.absolute()?; // what may be read is compared by path
-    let nodes = index.info.nodes.iter().map(|node| node.id.as_str());
+    let nodes = index.head.info.nodes.iter().map(|node| node.id.as_str());
     let files_of = |id: &'a str| {
         let pieces = index.files(run.root(), id, within)?;
         let there = if verify(id, false) {
@@ -74,7 +75,7 @@ pub(super) fn files<'a>(
         };
         Ok((id, there?))
     };
-    let beside = beside::TABLES.iter().filter(|table| index.info.nodes.iter().all(|node| node.id != **table));
+    let beside = beside::TABLES.iter().filter(|table| index.head.info.nodes.iter().all(|node| node.id != **table));
     let beside: Vec<_> = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
     let to_verify = beside.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
     to_verify.into_iter().try_for_each(|file| run.verified(file, || beside::verify(file)))?;
@@ -83,13 +84,6 @@ pub(super) fn files<'a>(
 
 /// The memory that a query may always use, in bytes.
 const LEAST: u64 = 256 << 20;
-
-/// How many bytes of memory are free, as Linux says.
-fn free_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse().ok().map(|kib: u64| kib << 10)
-}
 
 /// An in-memory DuckDB without a table, which can read no file.
 pub(super) fn alone() -> Sql<Connection> {
@@ -104,7 +98,7 @@ fn open() -> Sql<Connection> {
     db.execute_batch("SET autoinstall_known_extensions = false; SET temp_directory = ''; SET parquet_metadata_cache = true")?;
     // Half of the free memory: a question must not take the machine from the run beside it. Where that isn't known,
     // DuckDB's own limit stands.
-    if let Some(free) = free_memory() {
+    if let Some(free) = kernel_bytes("/proc/meminfo".as_ref(), "MemAvailable:") {
         db.execute_batch(&format!("SET memory_limit = '{}MiB'", (free / 2).max(LEAST) >> 20))?;
     }
     Ok(db)

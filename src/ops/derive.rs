@@ -84,7 +84,7 @@ fn wrong(node: &Node) -> Vec<Wrong> {
         let wrong = |why: String| Wrong::in_node(node, &["with", "columns", name], format!("`{name}`: {why}"));
         match read {
             Err(why) => Some(wrong(why)),
-            Ok(read) if read.ask_others() && alone => {
+            Ok(read) if read.others && alone => {
                 let help = format!("give it the node whose rows these are: `inputs: {{ rows: ..., {OTHERS}: NODE }}`");
                 Some(wrong(format!("`{OTHERS}` holds for no row, since the node has no input `{OTHERS}`")).help(help))
             }

@@ -58,7 +58,6 @@ struct Evaluate {
     attempts: u32,
     /// With several attempts, how those before are reflected on, at the temperature of this evaluation unless given
     /// another; without it, there is no reflection.
-    #[serde(default)]
     reflect: Option<ReflectionSettings>,
     /// The seed of its random numbers: the same for every run unless given, so that two runs are measured with the same
     /// numbers.
@@ -223,7 +222,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     Ok(stage(shape, ctx, move |iteration, rows| {
         version = newest(version, rows.first().filter(|_| weighed && learns))?;
         by_name::renew(&mut attempts.sampler, &names, &rows[1..at_memory])?;
-        reading::begin(attempts.sampler.sources(), &rows[at_memory..], seed)?;
+        reading::begin(&mut attempts.sampler.player.sources, &rows[at_memory..], seed)?;
         // The weights of the last update are there once iterations are over; untrained ones have been measured by then.
         let over = iteration >= last;
         let due = if over { trained } else { iteration % with.every == 0 };

@@ -11,7 +11,7 @@ use crate::pipeline::{Node, Pipeline, Port, Role, With, Wrong};
 use crate::policy::Tally;
 use crate::rollout::extraction::{ExtractionSettings, Extractor};
 use crate::rollout::record::COLUMNS;
-use crate::rollout::transcript;
+use crate::rollout::{question, transcript};
 use crate::row;
 use crate::seed::{mix, text};
 use timely::dataflow::Scope;
@@ -43,7 +43,7 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<ExtractionSettings>(node)?;
     let mut words = with.words();
     if let Some(agent) = &with.agent {
-        words.extend(agents::question(node, &[], agent)?.words(agent.remark()));
+        words.extend(question::words(&agents::question(node, &[], agent)?, agent.remark()));
     }
     Ok(words)
 }

@@ -13,7 +13,6 @@ use timely::dataflow::Scope;
 #[schemars(deny_unknown_fields)]
 struct Import {
     /// The format of the files.
-    #[serde(default)]
     from: Option<String>,
     /// The files that were read.
     #[serde(default)]

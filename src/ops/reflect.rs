@@ -17,7 +17,7 @@ use crate::rollout::error::RolloutError;
 use crate::rollout::record::COLUMNS;
 use crate::rollout::reflection::Reflector;
 use crate::rollout::settings::ReflectionSettings;
-use crate::rollout::transcript;
+use crate::rollout::{question, transcript};
 use crate::row;
 use crate::seed::{mix, text};
 use arrow::array::RecordBatch;
@@ -48,7 +48,7 @@ fn makes(with: &With) -> Vec<String> {
 /// The words of the node's prompt, its notes and its context, for a vocabulary.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<ReflectionSettings>(node)?;
-    let mut words = agents::question(node, &[], &with.agent)?.words(with.agent.remark());
+    let mut words = question::words(&agents::question(node, &[], &with.agent)?, with.agent.remark());
     words.extend(reading::words(node, &with.agent));
     Ok(words)
 }

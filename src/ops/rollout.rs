@@ -60,7 +60,6 @@ struct Rollout {
     /// return is what an episode earns by the rewards that are compared: as a `reward` node downstream weighs them
     /// (without its `kl`). DAPO's dynamic sampling: give `tasks` a larger batch. The tasks that are left over stay
     /// unplayed. Of several processes the first one then plays alone.
-    #[serde(default)]
     #[schemars(range(min = 1))]
     groups: Option<u32>,
     /// The source of actions: the policy, the environment's expert, or both.
@@ -76,7 +75,6 @@ struct Rollout {
     /// (`visitation_depth`, `history`, `over turns`) sees a branch's own rows. Figures such as `success` and `return`
     /// count the `samples` alone, so that a task counts the same however often it is copied; `turns`, `failed` and
     /// tokens count branches, too. Needs a world that plays a task alike each time.
-    #[serde(default)]
     branch: Option<Branching>,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges
     /// the episodes that it plays.
@@ -202,8 +200,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         version = newest(version, rows.get(at_weights).filter(|_| learns && at_named > at_weights))?;
         by_name::renew(&mut sampler, &models, &rows[at_named..at_memory])?;
-        reading::begin(sampler.sources(), &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
-        if let Some(queried) = reading::figure(sampler.sources()) {
+        reading::begin(&mut sampler.player.sources, &rows[at_memory..], mix(mix(seed, iteration), text(&id)))?;
+        if let Some(queried) = reading::figure(&sampler.player.sources) {
             shared.measure(iteration, &id, "memory", queried);
         }
         let names = names(&rows[0])?;

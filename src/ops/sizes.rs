@@ -8,8 +8,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
     let of = |(name, settings): (&String, &serde_json::Value)| {
         let Ok(ModelSettings::New(new)) = serde_json::from_value(settings.clone()) else { return None };
         let (setting, fault) = unfit(&new)?;
-        let at = ["models", name, setting].map(String::from).to_vec();
-        Some(Wrong { at, message: format!("model `{name}`: {fault}"), help: None })
+        Some(Wrong::in_model(name, setting, format!("model `{name}`: {fault}")))
     };
     pipeline.models.iter().filter_map(of).collect()
 }

@@ -24,7 +24,6 @@ struct Tasks {
     batch: usize,
     /// Repeats this many tasks, so that lessons from one can be of use when it comes again; tasks are always new when
     /// left out. At least `batch`.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     variations: Option<usize>,
     /// The environment's own settings.

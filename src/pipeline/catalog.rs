@@ -39,6 +39,11 @@ impl Wrong {
         Wrong { at, message: message.into(), help: None }
     }
 
+    /// A mistake in this setting of a model.
+    pub fn in_model(model: &str, setting: &str, message: impl Into<String>) -> Wrong {
+        Wrong { at: ["models", model, setting].map(String::from).into(), message: message.into(), help: None }
+    }
+
     /// The same with advice.
     pub fn help(self, help: impl Into<String>) -> Wrong {
         Wrong { help: Some(help.into()), ..self }

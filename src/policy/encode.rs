@@ -15,7 +15,7 @@ use super::sequence::padded;
 use super::tensors::{indices, values};
 use super::threads::spread;
 use super::tokenizer::BoundedTokenizer;
-use super::{FileFault, PolicyError, PAD_TO};
+use super::{FileFault, PolicyError, Result, PAD_TO};
 use crate::files;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -47,13 +47,13 @@ impl EncoderDescription {
     ///
     /// # Errors
     /// As when it is loaded: what is missing, damaged or unknown is named.
-    pub fn read(folder: &Path) -> Result<Option<EncoderDescription>, PolicyError> {
+    pub fn read(folder: &Path) -> Result<Option<EncoderDescription>> {
         let path = folder.join("config.json");
         if !path.exists() || json::<Value>(&path)?["model_type"] != "bert" {
             return Ok(None);
         }
         let (config, tokenizer, _, layout) = open(folder)?;
-        let context = tokenizer.inner().get_truncation().map_or(config.max_position_embeddings, |cut| cut.max_length);
+        let context = tokenizer.inner.get_truncation().map_or(config.max_position_embeddings, |cut| cut.max_length);
         let parameters = layout.len() as u64;
         Ok(Some(EncoderDescription { parameters, context, vocab: config.vocab_size, width: config.hidden_size }))
     }
@@ -72,22 +72,17 @@ impl Encoder {
     ///
     /// # Errors
     /// Names the file that is missing, damaged, or says something that can't be computed here.
-    pub fn load(folder: &Path, device: Device) -> Result<Encoder, PolicyError> {
+    pub fn load(folder: &Path, device: Device) -> Result<Encoder> {
         let (config, tokenizer, files, layout) = open(folder)?;
         let flat = source::read(&files, &layout, "", device, Kind::Float)?;
         Ok(Encoder { weights: Weights::new(&Arc::new(layout), &flat, Kind::Float, false), config, tokenizer })
-    }
-
-    /// How many numbers a vector has.
-    pub fn width(&self) -> usize {
-        self.config.hidden_size
     }
 
     /// The vector of each text, in order; of a text that is too long, that of its beginning.
     ///
     /// # Errors
     /// If libtorch can't do it.
-    pub fn embed(&self, texts: &[String], threads: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn embed(&self, texts: &[String], threads: usize) -> Result<Vec<Vec<f32>>> {
         // Equal texts once, batches of one padded length.
         let mut lengths: BTreeMap<usize, BTreeMap<Vec<u32>, Vec<usize>>> = BTreeMap::new();
         for (index, text) in texts.iter().enumerate() {
@@ -105,7 +100,7 @@ impl Encoder {
             spread(threads, weights, &batches, |weights, (places, texts)| Ok(tch::no_grad(|| vectors(config, weights, *places, texts))))?;
         let mut vectors = vec![Vec::new(); texts.len()];
         for ((_, texts), batch) in batches.iter().zip(embeddings) {
-            for ((_, indices), vector) in texts.iter().zip(batch.chunks_exact(self.width())) {
+            for ((_, indices), vector) in texts.iter().zip(batch.chunks_exact(self.config.hidden_size)) {
                 indices.iter().for_each(|&index| vectors[index] = vector.to_vec());
             }
         }
@@ -114,7 +109,7 @@ impl Encoder {
 }
 
 /// An encoder's folder, opened and checked; no tensor is read.
-fn open(folder: &Path) -> Result<(BertConfig, BoundedTokenizer, SafetensorsFiles, Layout), PolicyError> {
+fn open(folder: &Path) -> Result<(BertConfig, BoundedTokenizer, SafetensorsFiles, Layout)> {
     let path = folder.join("config.json");
     let config = BertConfig::read(&json(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
     let pooling = folder.join("1_Pooling/config.json");
@@ -122,7 +117,7 @@ fn open(folder: &Path) -> Result<(BertConfig, BoundedTokenizer, SafetensorsFiles
         return Err(PolicyError::at(&pooling, FileFault::Unsupported("another pooling than the mean of the tokens".into())));
     }
     let tokenizer = tokenizer(folder, &config)?;
-    let vocab = tokenizer.inner().get_vocab_size(true);
+    let vocab = tokenizer.inner.get_vocab_size(true);
     if vocab > config.vocab_size {
         return Err(PolicyError::at(folder, FileFault::Vocabulary { tokens: vocab, vocab: config.vocab_size }));
     }
@@ -148,7 +143,7 @@ fn vectors(config: &BertConfig, weights: &Weights, places: usize, texts: &[Token
 }
 
 /// The tokenizer in `folder`, which opens and closes texts, pads none, and cuts them where the model was trained to.
-fn tokenizer(folder: &Path, config: &BertConfig) -> Result<BoundedTokenizer, PolicyError> {
+fn tokenizer(folder: &Path, config: &BertConfig) -> Result<BoundedTokenizer> {
     let path: PathBuf = folder.join("tokenizer.json");
     let text = files::text(&path, LONGEST).map_err(|e| PolicyError::file(&path, e))?;
     let mut tokenizer = BoundedTokenizer::read(&path.display().to_string(), &text).map_err(|e| PolicyError::file(&path, e))?;

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::Path;
 
+/// The result of a step that may fail with an error of the policy.
+pub type Result<T, E = PolicyError> = std::result::Result<T, E>;
+
 /// What can go wrong with a policy. Rows are indices into what the caller handed over; [`PolicyError::describe`] names
 /// them. It travels between processes, so it is made of plain values.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use super::update::batch::UpdateBatch;
 use super::update::gradient::{PassResult, TokenWeight};
 use super::update::outputs::TokenOutputs;
 use super::update::passes::{Pass, TrainingRow};
-use super::{PolicyError, UpdateSettings};
+use super::{Result, UpdateSettings};
 use std::sync::Arc;
 use tch::{Device, Tensor};
 
@@ -62,13 +62,7 @@ pub trait Tracer {
     ///
     /// # Errors
     /// If it can't be computed.
-    fn trace(
-        &self,
-        pass: &Pass,
-        rows: &[TrainingRow],
-        temperature: Option<f32>,
-        wanted: Wanted,
-    ) -> Result<Box<dyn Trace + '_>, PolicyError>;
+    fn trace(&self, pass: &Pass, rows: &[TrainingRow], temperature: Option<f32>, wanted: Wanted) -> Result<Box<dyn Trace + '_>>;
 
     /// Where the outputs lie.
     fn device(&self) -> Device;
@@ -82,7 +76,7 @@ pub trait Trace {
     ///
     /// # Errors
     /// If it can't be computed.
-    fn back(&self, loss: &Tensor) -> Result<Gradients, PolicyError>;
+    fn back(&self, loss: &Tensor) -> Result<Gradients>;
 }
 
 /// The gradients of a loss.
@@ -105,19 +99,18 @@ pub trait Learner {
     ///
     /// # Errors
     /// If it can't be computed.
-    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>, PolicyError>;
+    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>>;
     /// Computes the gradient of the loss of step `number` of the update over `passes`, and gives the result of each.
     ///
     /// # Errors
     /// [`PolicyError::NotFinite`] with the rows of the first pass that found something that isn't a number.
-    fn gradient(&mut self, number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight)
-        -> Result<Vec<PassResult>, PolicyError>;
+    fn gradient(&mut self, number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>>;
     /// Clips that gradient and makes a step at the learning rate `lr`; gives the gradient's norm before. One that isn't
     /// finite makes no step.
     ///
     /// # Errors
     /// If it can't be computed.
-    fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64, PolicyError>;
+    fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64>;
     /// Whether all weights are numbers.
     fn finite(&self) -> bool;
 }

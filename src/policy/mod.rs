@@ -68,7 +68,7 @@ mod versions;
 pub use acting::row_by_row_is_quick;
 pub use device::{gpus, libtorch, DeviceChoice, FoundDevice, Hardware};
 pub use encode::EncoderDescription;
-pub use error::{FileFault, ModelFault, PolicyError, RowFault, Unanswered, UpdateFault};
+pub use error::{FileFault, ModelFault, PolicyError, Result, RowFault, Unanswered, UpdateFault};
 pub use generate::weigh::ChoiceScores;
 pub use inspect::inspect;
 pub use model::adapter::is_adapter_folder as is_adapter;

@@ -6,7 +6,8 @@ use super::products::matrix::Matrix;
 use super::products::product;
 use super::products::rounded::{round, Rounded};
 use super::{
-    Base, Description, Example, Hardware, LoadModel, LoraSettings, ModelSettings, Policy, PolicyError, Request, Sampling, UpdateSettings,
+    Base, Description, Example, Hardware, LoadModel, LoraSettings, ModelSettings, Policy, PolicyError, Request, Result, Sampling,
+    UpdateSettings,
 };
 use crate::seed::Random;
 use std::path::Path;
@@ -55,7 +56,7 @@ pub struct TokenRates {
 }
 
 /// The rates of the model at `path`, measured for `seconds` each after a first step of each kind that isn't counted.
-pub fn tokens(path: &str, hardware: Hardware, seconds: f64) -> Result<TokenRates, PolicyError> {
+pub fn tokens(path: &str, hardware: Hardware, seconds: f64) -> Result<TokenRates> {
     const NAME: &str = "actor";
     let Description { context, vocab, .. } = Description::read(Path::new(path))?;
     let prompt = PROMPT.min(context.saturating_sub(ANSWER)).max(2);

@@ -2,7 +2,8 @@
 
 use super::model::lora::{Adapter, Lora};
 use super::model::tiny::Tiny;
-use super::{Head, LoraSettings, ModelFault, NewModel, PolicyError};
+use super::{Head, LoraSettings, ModelFault, NewModel, PolicyError, Result};
+use crate::files::kernel_bytes;
 use std::cell::Cell;
 
 /// Bytes of a parameter that only plays: a 32-bit float.
@@ -55,9 +56,8 @@ pub fn available() -> Option<u64> {
         // A twentieth is left for waste in libtorch's blocks and for its kernels' work space.
         return Some((free - free / 20).saturating_sub(taken));
     }
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
-    let free = free(&read("/proc/meminfo")?)?;
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let free = kernel_bytes("/proc/meminfo".as_ref(), "MemAvailable:")?;
     let group = number("/sys/fs/cgroup/memory.max").zip(number("/sys/fs/cgroup/memory.current"));
     Some(group.map_or(free, |(most, taken)| free.min(most.saturating_sub(taken))))
 }
@@ -66,17 +66,11 @@ pub fn available() -> Option<u64> {
 ///
 /// # Errors
 /// [`PolicyError::Memory`].
-pub fn fits(rows: usize, tokens: usize, needs: u64) -> Result<(), PolicyError> {
+pub fn fits(rows: usize, tokens: usize, needs: u64) -> Result<()> {
     match available().filter(|&free| needs > free) {
         Some(free) => Err(PolicyError::Memory { rows, tokens, needs, free }),
         None => Ok(()),
     }
-}
-
-/// `MemAvailable` in bytes.
-fn free(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(1024 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?)
 }
 
 #[cfg(test)]
@@ -92,12 +86,5 @@ mod tests {
         assert_eq!(parameters(&model, 10), Some(2 * layer + 2 * 80 + 8));
         assert_eq!(parameters(&NewModel { width: 9, ..model.clone() }, 10), None);
         assert_eq!(parameters(&NewModel { context: 1 << 31, ..model }, 10), None, "the tables of its positions would fill the memory");
-    }
-
-    #[test]
-    fn what_is_free_is_read_in_bytes() {
-        assert_eq!(free("MemTotal:       32000 kB\nMemFree: 1 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
-        assert_eq!(free("nothing of the kind"), None);
-        assert!(available().is_none_or(|bytes| bytes > 1 << 20));
     }
 }

@@ -19,7 +19,7 @@ use super::update::{update, Moments};
 use super::versions::VersionedModel;
 use super::{
     Act, DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, LoadModel, ModelFault, ModelSettings, Objective, Peers,
-    PolicyError, RatioDenominator, Request, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
+    PolicyError, RatioDenominator, Request, Result, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
 };
 use crate::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
@@ -49,12 +49,7 @@ pub struct PolicyState {
 }
 
 impl PolicyState {
-    pub fn new(
-        models: &BTreeMap<String, ModelSettings>,
-        words: &[String],
-        seed: u64,
-        hardware: Hardware,
-    ) -> Result<PolicyState, PolicyError> {
+    pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, hardware: Hardware) -> Result<PolicyState> {
         choice::check()?;
         libtorch()?;
         tch::set_num_threads(1);
@@ -104,7 +99,7 @@ impl PolicyState {
     }
 
     /// Refuses a critic that reads the tokens of no policy there is.
-    fn understood(&self) -> Result<(), PolicyError> {
+    fn understood(&self) -> Result<()> {
         let policies: Vec<&VersionedModel> = self.models.values().filter(|model| !model.values()).collect();
         let alone = |model: &VersionedModel| model.values() && !policies.iter().any(|policy| policy.tokenizer == model.tokenizer);
         match self.models.iter().find(|(_, model)| !policies.is_empty() && alone(model)) {
@@ -143,7 +138,7 @@ impl PolicyState {
     }
 
     /// The trainer's weights of a model that learns there: as they are at `version`, or the newest.
-    fn in_trainer(&self, name: &str, version: Option<u64>) -> Option<Result<TrainerWeights<'_>, PolicyError>> {
+    fn in_trainer(&self, name: &str, version: Option<u64>) -> Option<Result<TrainerWeights<'_>>> {
         let model = self.trained.get(name)?;
         Some(version.map_or_else(|| model.weights(), |version| model.weights_at(version)))
     }
@@ -154,7 +149,7 @@ impl PolicyState {
     }
 
     /// The model called `name` if it has that head.
-    fn with_head(&self, name: &str, head: Head) -> Result<&VersionedModel, PolicyError> {
+    fn with_head(&self, name: &str, head: Head) -> Result<&VersionedModel> {
         let model = self.model(name)?;
         match head {
             Head::Language if model.values() => Err(PolicyError::model(name, ModelFault::WritesNothing)),
@@ -163,7 +158,7 @@ impl PolicyState {
         }
     }
 
-    fn model(&self, name: &str) -> Result<&VersionedModel, PolicyError> {
+    fn model(&self, name: &str) -> Result<&VersionedModel> {
         let why = "a server generates for it and a trainer has its weights, so that it acts, learns and scores texts: for anything else leave `serve` out";
         let critic = "it learns in a trainer, which gives values of texts alone: to rank choices by it leave `train` out";
         self.models.get(name).ok_or_else(|| match self.trained.get(name) {
@@ -172,14 +167,14 @@ impl PolicyState {
         })
     }
 
-    pub fn versions(&self, name: &str) -> Result<Vec<u64>, PolicyError> {
+    pub fn versions(&self, name: &str) -> Result<Vec<u64>> {
         match self.trained.get(name) {
             Some(model) => Ok(model.version_numbers()),
             None => Ok(self.model(name)?.version_numbers()),
         }
     }
 
-    pub fn parameters(&self, name: &str) -> Result<usize, PolicyError> {
+    pub fn parameters(&self, name: &str) -> Result<usize> {
         if let Some(model) = self.trained.get(name) {
             return Ok(model.parameters.0);
         }
@@ -188,14 +183,14 @@ impl PolicyState {
         Ok((start.base_layout().len() + adapter) as usize)
     }
 
-    pub fn trained(&self, name: &str) -> Result<usize, PolicyError> {
+    pub fn trained(&self, name: &str) -> Result<usize> {
         if let Some(model) = self.trained.get(name) {
             return Ok(model.parameters.1);
         }
         Ok(self.model(name)?.start.layout().len() as usize)
     }
 
-    pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
+    pub fn generate(&self, name: &str, version: u64, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput> {
         let net = self.with_head(name, Head::Language)?.acting_at(name, version)?;
         let writes = (sampling, &*self.model(name)?.tokenizer);
         let answers = self.stored(name, version, &net, |store| generate(&net, version, store, requests, writes, self.threads))?;
@@ -208,14 +203,14 @@ impl PolicyState {
         }
     }
 
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights, PolicyError> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights> {
         match self.trained.get(name) {
             Some(model) => model.lend(version, root),
             None => self.with_head(name, Head::Language)?.lend(name, version, root),
         }
     }
 
-    pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn values(&self, name: &str, version: u64, prompts: &[Example]) -> Result<Vec<Vec<f32>>> {
         if let Some(weights) = self.in_trainer(name, Some(version)) {
             let weights = weights?;
             return if self.trained[name].values() {
@@ -230,12 +225,12 @@ impl PolicyState {
     }
 
     /// The log-probability of each response token.
-    fn weigh(&self, net: &Net, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
+    fn weigh(&self, net: &Net, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         let rows = rows.iter().enumerate().map(|(i, e)| TrainingRow::new(i, e, &net.limits())).collect::<Result<Vec<_>, _>>()?;
         logprobs(net, &rows, temperature, UpdateSettings::default().micro_batch, &self.alone())
     }
 
-    pub fn logprobs(&self, name: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn logprobs(&self, name: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         if let Some(weights) = self.in_trainer(name, None) {
             return weights?.examples(rows, temperature);
         }
@@ -244,7 +239,7 @@ impl PolicyState {
         self.weigh(&net, rows, temperature)
     }
 
-    pub fn text_logprobs(&self, name: &str, version: u64, rows: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn text_logprobs(&self, name: &str, version: u64, rows: &[Example]) -> Result<Vec<Vec<f32>>> {
         if let Some(weights) = self.in_trainer(name, Some(version)).filter(|_| !self.models.contains_key(name)) {
             return weights?.examples(rows, None);
         }
@@ -252,30 +247,24 @@ impl PolicyState {
         self.weigh(&net, rows, None)
     }
 
-    pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<ChoiceScores, PolicyError> {
+    pub fn likelihoods(&self, name: &str, version: u64, requests: &[Request], temperature: f64) -> Result<ChoiceScores> {
         let net = self.with_head(name, Head::Language)?.acting_at(name, version)?;
         self.stored(name, version, &net, |store| weigh::likelihoods(&net, version, store, requests, temperature, self.threads))
     }
 
-    pub fn choice_values(&self, name: &str, version: u64, requests: &[Request]) -> Result<ChoiceScores, PolicyError> {
+    pub fn choice_values(&self, name: &str, version: u64, requests: &[Request]) -> Result<ChoiceScores> {
         let net = self.with_head(name, Head::Value)?.at(name, version)?;
         self.stored(name, version, &net, |store| weigh::choice_values(&net, version, store, requests, self.threads))
     }
 
     /// Calls `read` with the cache of keys and values of that version.
-    fn stored<T>(
-        &self,
-        name: &str,
-        version: u64,
-        net: &Net,
-        read: impl FnOnce(&mut Store) -> Result<T, PolicyError>,
-    ) -> Result<T, PolicyError> {
+    fn stored<T>(&self, name: &str, version: u64, net: &Net, read: impl FnOnce(&mut Store) -> Result<T>) -> Result<T> {
         let model = self.model(name)?;
         let mut stores = model.stores.borrow_mut();
         read(stores.entry(version).or_insert_with(|| Store::new(net, model.cache)))
     }
 
-    pub fn embed(&self, name: &str, texts: &[String]) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn embed(&self, name: &str, texts: &[String]) -> Result<Vec<Vec<f32>>> {
         let no = || {
             if self.models.contains_key(name) {
                 PolicyError::model(name, ModelFault::NoEncoder)
@@ -287,7 +276,7 @@ impl PolicyState {
     }
 
     /// What a divergence of model `name` is measured from: `other`, or the model itself as it was when the run began.
-    fn reference(&self, name: &str, other: Option<&str>) -> Result<Net, PolicyError> {
+    fn reference(&self, name: &str, other: Option<&str>) -> Result<Net> {
         let model = self.with_head(name, Head::Language)?;
         let Some(other) = other else { return Ok(model.start.share(false)) };
         let reference = self.with_head(other, Head::Language)?;
@@ -297,13 +286,7 @@ impl PolicyState {
         Ok(reference.net(reference.newest().1))
     }
 
-    pub fn reference_logprobs(
-        &self,
-        name: &str,
-        other: Option<&str>,
-        rows: &[Example],
-        temperature: Option<f32>,
-    ) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn reference_logprobs(&self, name: &str, other: Option<&str>, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         let trained = self.trained.get(other.unwrap_or(name)).filter(|_| !self.models.contains_key(name));
         if let Some(model) = trained {
             return if other.is_some() { model.weights()? } else { model.reference() }.examples(rows, temperature);
@@ -319,7 +302,7 @@ impl PolicyState {
         rows: &[Example],
         settings: &UpdateSettings,
         peers: Option<&dyn Peers>,
-    ) -> Result<(Learnt, UpdateReport), PolicyError> {
+    ) -> Result<(Learnt, UpdateReport)> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         if let Some(model) = self.trained.get(name) {
             return self.learn_in_trainer(model, rows, settings, peers.is_some());
@@ -357,7 +340,7 @@ impl PolicyState {
         rows: &[Example],
         settings: &UpdateSettings,
         shared: bool,
-    ) -> Result<(Learnt, UpdateReport), PolicyError> {
+    ) -> Result<(Learnt, UpdateReport)> {
         let refuse = |why: &str| Err(PolicyError::model(&model.name, ModelFault::Train { why: why.into() }));
         if shared {
             return refuse("a run of several processes shares the work among these: leave `--hosts` out");
@@ -393,7 +376,7 @@ impl PolicyState {
     }
 
     /// Makes the outcome the newest version, and keeps `keep` older ones.
-    pub fn adopt(&mut self, name: &str, outcome: (Learnt, UpdateReport), keep: usize) -> Result<UpdateReport, PolicyError> {
+    pub fn adopt(&mut self, name: &str, outcome: (Learnt, UpdateReport), keep: usize) -> Result<UpdateReport> {
         let (learnt, mut report) = outcome;
         let device = self.device.device();
         let model = self.models.get_mut(name);
@@ -417,7 +400,7 @@ impl PolicyState {
         Ok(report)
     }
 
-    pub fn save(&self, name: &str, folder: &Path) -> Result<(), PolicyError> {
+    pub fn save(&self, name: &str, folder: &Path) -> Result<()> {
         match self.trained.get(name) {
             Some(model) => model.save(folder),
             None => self.model(name)?.save(folder),
@@ -425,7 +408,7 @@ impl PolicyState {
     }
 
     /// Takes the versions in `folders`, oldest first, in place of those there are, and the moments of the last one.
-    pub fn restore(&mut self, name: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
+    pub fn restore(&mut self, name: &str, folders: &[PathBuf]) -> Result<u64> {
         let device = self.device.device();
         let mut newest = self.versions(name)?.last().copied().unwrap_or(0);
         if let Some(model) = self.models.get_mut(name) {

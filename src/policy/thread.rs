@@ -9,7 +9,7 @@ use super::state::PolicyState;
 use super::threads::panic_text;
 use super::{
     Act, Example, FoundDevice, GenerationOutput, Hardware, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request,
-    Sampling, Tokenizer, UpdateReport, UpdateSettings,
+    Result, Sampling, Tokenizer, UpdateReport, UpdateSettings,
 };
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Sender};
@@ -50,12 +50,7 @@ impl Policy {
     ///
     /// # Errors
     /// If a model can't be made or loaded: the first one that can't.
-    pub fn start(
-        models: &BTreeMap<String, ModelSettings>,
-        words: &[String],
-        seed: u64,
-        hardware: impl Into<Hardware>,
-    ) -> Result<Policy, PolicyError> {
+    pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, hardware: impl Into<Hardware>) -> Result<Policy> {
         let ((jobs, queue), (reads, read_queue)) = (unbounded::<PolicyJob>(), unbounded::<PolicyJob>());
         let (ready, started) = bounded(1);
         let (mut remotes, mut here) = (BTreeMap::new(), BTreeMap::new());
@@ -135,22 +130,14 @@ impl Policy {
     }
 
     /// Runs `work` with `model` on the policy thread, after the jobs queued before it, and waits for its result.
-    fn ask<T: Send + 'static>(
-        &self,
-        model: &str,
-        work: impl FnOnce(&mut PolicyState, &str) -> Result<T, PolicyError> + Send + 'static,
-    ) -> Result<T, PolicyError> {
+    fn ask<T: Send + 'static>(&self, model: &str, work: impl FnOnce(&mut PolicyState, &str) -> Result<T> + Send + 'static) -> Result<T> {
         let model = model.to_string();
         self.send(&self.jobs, move |state| work(&mut state.borrow_mut(), &model))
     }
 
     /// Runs `work`, which asks for a version of the weights of `model` that is there, at the next pause of whatever is
     /// being done.
-    fn read<T: Send + 'static>(
-        &self,
-        model: &str,
-        work: impl FnOnce(&PolicyState, &str) -> Result<T, PolicyError> + Send + 'static,
-    ) -> Result<T, PolicyError> {
+    fn read<T: Send + 'static>(&self, model: &str, work: impl FnOnce(&PolicyState, &str) -> Result<T> + Send + 'static) -> Result<T> {
         let model = model.to_string();
         self.send(&self.reads, move |state| work(&state.borrow(), &model))
     }
@@ -158,8 +145,8 @@ impl Policy {
     fn send<T: Send + 'static>(
         &self,
         queue: &Sender<PolicyJob>,
-        work: impl FnOnce(&RefCell<PolicyState>) -> Result<T, PolicyError> + Send + 'static,
-    ) -> Result<T, PolicyError> {
+        work: impl FnOnce(&RefCell<PolicyState>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let (done, answer) = bounded(1);
         let job: PolicyJob = Box::new(move |state| drop(done.send(guarded(|| work(state)))));
         self.pulse.queue();
@@ -191,7 +178,7 @@ impl Policy {
     ///
     /// # Errors
     /// If there is no such model.
-    pub fn tokenizer(&self, model: &str) -> Result<Arc<Tokenizer>, PolicyError> {
+    pub fn tokenizer(&self, model: &str) -> Result<Arc<Tokenizer>> {
         self.tokenizers.get(model).cloned().ok_or_else(|| PolicyError::NoModel(model.into()))
     }
 
@@ -199,7 +186,7 @@ impl Policy {
     ///
     /// # Errors
     /// If it doesn't, or there is no such model.
-    pub fn same_tokens(&self, model: &str, critic: &str) -> Result<(), PolicyError> {
+    pub fn same_tokens(&self, model: &str, critic: &str) -> Result<()> {
         if self.tokenizer(model)? == self.tokenizer(critic)? {
             return Ok(());
         }
@@ -211,7 +198,7 @@ impl Policy {
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
     /// index.
-    pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>, PolicyError> {
+    pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>> {
         let replies = self.answer(model, version, requests, sampling)?.replies;
         replies.into_iter().enumerate().map(|(row, reply)| reply.map_err(|fault| PolicyError::Row { row, fault })).collect()
     }
@@ -221,7 +208,7 @@ impl Policy {
     ///
     /// # Errors
     /// As [`Policy::generate`], and if a server answers no request at all.
-    pub fn answer(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<GenerationOutput, PolicyError> {
+    pub fn answer(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<GenerationOutput> {
         if let Some(remote) = self.remotes.get(model) {
             return remote.answer(&requests, &sampling);
         }
@@ -246,7 +233,7 @@ impl Policy {
         request: &Request,
         sampling: &Sampling,
         to: (usize, &Sender<Answered>),
-    ) -> Result<(), PolicyError> {
+    ) -> Result<()> {
         if let Some(remote) = self.remotes.get(model) {
             remote.begin(request, sampling, to);
             return Ok(());
@@ -262,7 +249,7 @@ impl Policy {
 
     /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the
     /// second one on.
-    fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported, PolicyError> {
+    fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported> {
         let root = root.to_path_buf();
         let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
         self.read(model, move |state, model| {
@@ -276,7 +263,7 @@ impl Policy {
     ///
     /// # Errors
     /// If a row or a setting makes no sense, or something computed isn't a number: then the weights stay as they were.
-    pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport, PolicyError> {
+    pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport> {
         let (model, settings) = (model.to_string(), settings.clone());
         if let Some(peers) = &self.peers {
             peers.begin(&model)?;
@@ -298,7 +285,7 @@ impl Policy {
     ///
     /// # Errors
     /// If the model is a critic, or a row can't be read.
-    pub fn logprobs(&self, model: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn logprobs(&self, model: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         let rows = rows.to_vec();
         self.ask(model, move |state, model| state.logprobs(model, &rows, temperature))
     }
@@ -308,7 +295,7 @@ impl Policy {
     ///
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a row can't be read: [`PolicyError::Row`] with its index.
-    pub fn text_logprobs(&self, model: &str, version: u64, rows: Vec<Example>) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn text_logprobs(&self, model: &str, version: u64, rows: Vec<Example>) -> Result<Vec<Vec<f32>>> {
         self.read(model, move |state, model| state.text_logprobs(model, version, &rows))
     }
 
@@ -318,7 +305,7 @@ impl Policy {
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
     /// index.
-    pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<ChoiceScores, PolicyError> {
+    pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<ChoiceScores> {
         self.read(model, move |state, model| state.likelihoods(model, version, &requests, temperature))
     }
 
@@ -328,7 +315,7 @@ impl Policy {
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
     /// index.
-    pub fn choice_values(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<ChoiceScores, PolicyError> {
+    pub fn choice_values(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<ChoiceScores> {
         self.read(model, move |state, model| state.choice_values(model, version, &requests))
     }
 
@@ -343,7 +330,7 @@ impl Policy {
         reference: Option<&str>,
         rows: Vec<Example>,
         temperature: Option<f32>,
-    ) -> Result<Vec<Vec<f32>>, PolicyError> {
+    ) -> Result<Vec<Vec<f32>>> {
         let reference = reference.map(String::from);
         self.read(model, move |state, model| state.reference_logprobs(model, reference.as_deref(), &rows, temperature))
     }
@@ -353,7 +340,7 @@ impl Policy {
     ///
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a prompt can't be read.
-    pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<Vec<f32>>> {
         self.read(model, move |state, model| state.values(model, version, &prompts))
     }
 
@@ -362,7 +349,7 @@ impl Policy {
     ///
     /// # Errors
     /// If there is no such encoder.
-    pub fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
         self.read(model, move |state, model| state.embed(model, &texts))
     }
 
@@ -370,7 +357,7 @@ impl Policy {
     ///
     /// # Errors
     /// [`PolicyError::File`].
-    pub fn save(&self, model: &str, folder: &Path) -> Result<(), PolicyError> {
+    pub fn save(&self, model: &str, folder: &Path) -> Result<()> {
         let folder = folder.to_path_buf();
         self.ask(model, move |state, model| state.save(model, &folder))
     }
@@ -380,12 +367,12 @@ impl Policy {
     ///
     /// # Errors
     /// [`PolicyError::File`] if the folder can't be read, or holds another model than this one.
-    pub fn load(&self, model: &str, folder: &Path) -> Result<u64, PolicyError> {
+    pub fn load(&self, model: &str, folder: &Path) -> Result<u64> {
         self.restore(model, &[folder.to_path_buf()])
     }
 
     /// As [`Policy::load`], with older versions beside the newest for nodes that still ask for them; oldest first.
-    pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64, PolicyError> {
+    pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64> {
         self.forget(model);
         let folders = folders.to_vec();
         self.ask(model, move |state, model| state.restore(model, &folders))
@@ -397,7 +384,7 @@ impl Policy {
     }
 
     /// The versions that `generate` can use, oldest first.
-    pub fn versions(&self, model: &str) -> Result<Vec<u64>, PolicyError> {
+    pub fn versions(&self, model: &str) -> Result<Vec<u64>> {
         self.ask(model, move |state, model| state.versions(model))
     }
 
@@ -405,18 +392,18 @@ impl Policy {
     ///
     /// # Errors
     /// If there is no such model.
-    pub fn trained(&self, model: &str) -> Result<usize, PolicyError> {
+    pub fn trained(&self, model: &str) -> Result<usize> {
         self.ask(model, move |state, model| state.trained(model))
     }
 
     /// How many parameters `model` has, its adapter's among them.
-    pub fn parameters(&self, model: &str) -> Result<usize, PolicyError> {
+    pub fn parameters(&self, model: &str) -> Result<usize> {
         self.ask(model, move |state, model| state.parameters(model))
     }
 }
 
 /// Refuses a server of two models if one of them replaces all the server's weights.
-fn apart(served: &BTreeMap<String, GenerationServer>, models: &BTreeMap<String, ModelSettings>) -> Result<(), PolicyError> {
+fn apart(served: &BTreeMap<String, GenerationServer>, models: &BTreeMap<String, ModelSettings>) -> Result<()> {
     let whole = |name: &str| matches!(models.get(name), Some(ModelSettings::Load(load)) if load.lora.is_none() && load.adapter.is_none());
     for (name, own) in served.iter().filter(|(name, _)| whole(name)) {
         let hosts: Vec<&str> = own.hosts().collect();
@@ -432,6 +419,6 @@ fn apart(served: &BTreeMap<String, GenerationServer>, models: &BTreeMap<String, 
 }
 
 /// A panic of libtorch's as an error.
-fn guarded<T>(work: impl FnOnce() -> Result<T, PolicyError>) -> Result<T, PolicyError> {
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(PolicyError::Torch(panic_text(panic.as_ref()))))
 }

@@ -1,7 +1,7 @@
 //! Spreads independent jobs over threads, so that the results don't depend on their number.
 
 use super::error::first_line;
-use super::PolicyError;
+use super::{PolicyError, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
@@ -12,15 +12,15 @@ pub fn spread<S: Send, J: Sync, T: Send>(
     threads: usize,
     state: impl Fn() -> S,
     jobs: &[J],
-    run: impl Fn(&S, &J) -> Result<T, PolicyError> + Sync,
-) -> Result<Vec<T>, PolicyError> {
+    run: impl Fn(&S, &J) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let threads = threads.min(jobs.len());
     if threads <= 1 {
         let state = state();
         return jobs.iter().map(|job| run(&state, job)).collect();
     }
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<T, PolicyError>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<T>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let work = |state: S| {
         tch::set_num_threads(1);
         while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&i| i < jobs.len()) {

@@ -14,7 +14,8 @@ use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
 use super::{
-    Act, Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, SharedModel, TokenKind, Tokenizer,
+    Act, Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, Result, SharedModel, TokenKind,
+    Tokenizer,
 };
 use crate::seed::{mix, text};
 use std::cell::RefCell;
@@ -82,7 +83,7 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If its sizes make no model, or what is on disk can't be read.
-    pub fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<VersionedModel, PolicyError> {
+    pub fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<VersionedModel> {
         let seed = mix(seed, text(name));
         let wrong = |fault| PolicyError::model(name, fault);
         match settings {
@@ -110,7 +111,7 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If there is no such adapter, or the base has another head that can't give way.
-    pub fn shared(&self, name: &str, settings: &SharedModel, seed: u64) -> Result<VersionedModel, PolicyError> {
+    pub fn shared(&self, name: &str, settings: &SharedModel, seed: u64) -> Result<VersionedModel> {
         let wrong = |fault| PolicyError::model(name, fault);
         let start = self.start.bare();
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
@@ -135,7 +136,7 @@ impl VersionedModel {
     }
 
     /// A model from disk. The weights are taken, the training isn't: it starts at version 0 with fresh moments.
-    fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<VersionedModel, PolicyError> {
+    fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<VersionedModel> {
         let (stored, adapter) = opened(load).map_err(|(_, error)| error)?;
         let base = match &adapter {
             Some((_, own)) if load.adapter.as_ref() == Some(&load.load) => own.base()?.display().to_string(),
@@ -189,17 +190,8 @@ impl VersionedModel {
     fn begin(architecture: Arc<dyn Architecture>, tokenizer: Arc<Tokenizer>, flat: &Tensor, kind: Kind, seed: u64) -> VersionedModel {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
-        VersionedModel {
-            start,
-            tokenizer,
-            versions,
-            moments: Moments::new(flat),
-            stores: RefCell::default(),
-            acting: Acting::default(),
-            cache: None,
-            seed,
-            base: None,
-        }
+        let (stores, acting, cache, base) = Default::default();
+        VersionedModel { start, tokenizer, versions, moments: Moments::new(flat), stores, acting, cache, seed, base }
     }
 
     /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained.
@@ -243,7 +235,7 @@ impl VersionedModel {
     }
 
     /// The acting model of a kept version.
-    pub fn acting_at(&self, name: &str, version: u64) -> Result<Net, PolicyError> {
+    pub fn acting_at(&self, name: &str, version: u64) -> Result<Net> {
         Ok(self.acting.at(version, self.at(name, version)?))
     }
 
@@ -277,12 +269,12 @@ impl VersionedModel {
     }
 
     /// The net at a version that is still kept.
-    pub fn at(&self, name: &str, version: u64) -> Result<Net, PolicyError> {
+    pub fn at(&self, name: &str, version: u64) -> Result<Net> {
         self.trained_at(name, version).map(|flat| self.net(flat))
     }
 
     /// Its trained weights at a version that is still kept.
-    fn trained_at(&self, name: &str, version: u64) -> Result<&Tensor, PolicyError> {
+    fn trained_at(&self, name: &str, version: u64) -> Result<&Tensor> {
         let flat = self.versions.iter().find(|(number, _)| *number == version).map(|(_, flat)| flat);
         flat.ok_or_else(|| PolicyError::NoVersion { model: name.into(), version, kept: self.version_numbers() })
     }
@@ -304,7 +296,7 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If no server can generate for it, or it can't be written.
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights, PolicyError> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights> {
         if !self.can_be_served() {
             return Err(PolicyError::model(name, ModelFault::NotServed));
         }
@@ -358,7 +350,7 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If something can't be written.
-    pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
+    pub fn save(&self, folder: &Path) -> Result<()> {
         let (version, flat) = self.newest();
         let (flat, moments) = (flat.shallow_clone(), self.moments.share());
         let whole = |net: &Net, flat: Tensor, version, moments| SavedModel {
@@ -379,7 +371,7 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If the folder can't be read, or holds another model.
-    pub fn read(&self, name: &str, folder: &Path, device: Device) -> Result<(u64, Tensor, Moments), PolicyError> {
+    pub fn read(&self, name: &str, folder: &Path, device: Device) -> Result<(u64, Tensor, Moments)> {
         let other = || PolicyError::at(folder, FileFault::OtherModel { model: name.into() });
         match self.start.adapter() {
             None => {
@@ -407,7 +399,7 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If the folder can't be read, or holds another model.
-    pub fn restore(&mut self, name: &str, folder: &Path, device: Device) -> Result<u64, PolicyError> {
+    pub fn restore(&mut self, name: &str, folder: &Path, device: Device) -> Result<u64> {
         let (version, flat, moments) = self.read(name, folder, device)?;
         self.replace(VecDeque::from([(version, flat)]));
         self.moments = moments;

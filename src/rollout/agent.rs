@@ -81,13 +81,11 @@ pub struct Agent {
     /// (the context and the observation: for small policies trained from nothing), which it is unless given, or `full`
     /// (the rules, the context, the last turns, the observation and the admissible actions: for policies that can
     /// read). Where it reflects, a short one of our own unless given.
-    #[serde(default)]
     #[schemars(extend("x-names" = "template", "x-known" = ["board", "full"]))]
     pub prompt: Option<String>,
     /// A template, or a file with one, of a system message before it, such as `You are terse.`; where the model knows
     /// no messages the two follow one another. An empty text is an empty message, where models put one of their own in
     /// place of none.
-    #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub system: Option<String>,
     /// How the prompts of an episode's turns follow one another.
@@ -99,11 +97,9 @@ pub struct Agent {
     /// Tokens of a prompt, at most: where it would have more, the oldest turns of its history are left out, and the
     /// column `left_out` says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that
     /// the model can't read costs its episode.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub prompt_tokens: Option<usize>,
     /// Turns after which an episode is cut: needed where it plays.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_turns: Option<u32>,
     /// How a response becomes an action. A program that asks gets the whole of it.
@@ -111,7 +107,6 @@ pub struct Agent {
     pub decode: Decode,
     /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required
     /// `action`, or where it reflects a required `remark`; an empty list takes the whole of a reflection.
-    #[serde(default)]
     pub answer: Option<Vec<AnswerPart>>,
     /// After how many turns the parts that are carried on stand in the prompt, at `{{ carried.TAG }}`: 1, the next
     /// turn. With 2 each turn reads the parts of the turn before the previous one: a control for the value of carrying.
@@ -123,7 +118,6 @@ pub struct Agent {
     pub context: Vec<SourceSettings>,
     /// Sampling temperature; 0 takes the likeliest. When left out: 1 in training and 0.7, at which LaMer evaluates, in
     /// `evaluate`.
-    #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
     /// Samples from the smallest set of tokens that has this much probability. The recorded log-probability stays that
@@ -166,15 +160,12 @@ pub struct Agent {
     pub max_tokens: usize,
     /// A critic, of `models`, that ranks the admissible actions beside the policy (Retrospex): in place of a draw from
     /// the policy the action with the best score is taken. No node may train it.
-    #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
     pub critic: Option<String>,
     /// With a `critic`: how a score is made of its values and the policy's probabilities.
-    #[serde(default)]
     pub rank: Option<RankSettings>,
     /// Several answers a turn: the policy gives the one that it values most itself (Tree of Thoughts): `branches: {}`
     /// samples 5 and gives the likeliest.
-    #[serde(default)]
     pub branches: Option<BranchSettings>,
 }
 

@@ -16,11 +16,9 @@ pub struct BranchSettings {
     /// its `action` and its `parts` by tag. Where the model has a chat template it is the turn of a user. Without it a
     /// branch is worth how likely the policy finds its own answer: the geometric mean of the tokens' probabilities, as
     /// they were sampled.
-    #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub ask: Option<String>,
     /// With `ask`: a branch is worth how likely the policy finds this text behind it, likewise. It may have the same
     /// places; it is never a file's name.
-    #[serde(default)]
     pub say: Option<String>,
 }

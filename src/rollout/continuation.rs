@@ -149,7 +149,7 @@ mod tests {
         });
         let back = back.unwrap();
         let tokens = |action: &str| {
-            let tokenizer = sampler.tokenizer();
+            let tokenizer = sampler.player.tokenizer();
             tokenizer.encode(action).into_iter().chain([tokenizer.end()]).collect::<Vec<u32>>()
         };
         let (right, wrong, responses) = (tokens(&right), tokens(&wrong), vec![tokens(&enter), tokens(&back)]);

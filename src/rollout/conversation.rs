@@ -3,8 +3,8 @@
 use super::agent::{Agent, PromptLayout};
 use super::context::{words, Passage, PassageSlot, RecallTime};
 use super::episode::{ConversationMessage, Episode, PromptMemory, Turn};
-use super::prompt::{AgentPrompt, Situation};
-use super::template::TemplateError;
+use super::prompt::Situation;
+use super::template::{PromptTemplates, TemplateError};
 use crate::env::{Cause, EpisodeView, Fault};
 use crate::policy::{self, Tokenizer};
 
@@ -20,7 +20,7 @@ pub struct TurnContext<'a> {
 /// Builds the prompts of an agent.
 pub struct PromptWriter<'a> {
     pub agent: &'a Agent,
-    pub prompt: &'a AgentPrompt,
+    pub prompt: &'a PromptTemplates,
     /// The tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
     /// Whether a memory is queried in this iteration.
@@ -99,7 +99,8 @@ impl PromptWriter<'_> {
         let news: Vec<Passage> = passages.iter().filter(|passage| !passage.once && passage.slot == PassageSlot::Context).cloned().collect();
         let user = |passages: &[Passage]| {
             let memory = words(passages, PassageSlot::Context);
-            self.prompt.further(&Situation { rules: "", instruction: "", history: &[], memory: &memory, ..*situation }).map_err(unfilled)
+            let now = Situation { rules: "", instruction: "", history: &[], memory: &memory, ..*situation };
+            self.prompt.user.fill(|place| now.place(place)).map_err(unfilled)
         };
         let mut message =
             ConversationMessage { since: before.since, text: user(&news)?, bare: user(&plain(&news))?, entries: before.entries.clone() };
@@ -128,7 +129,7 @@ impl PromptWriter<'_> {
         system: &str,
         text: fn(&ConversationMessage) -> &String,
     ) -> Result<Vec<u32>, Fault> {
-        let system = self.prompt.system(situation, system).map_err(unfilled)?;
+        let system = self.prompt.system(system, |place| situation.place(place)).map_err(unfilled)?;
         let turns = &episode.turns[last.since..];
         let texts: Vec<&str> =
             turns.iter().filter_map(|turn| turn.prompt_memory.message.as_deref()).chain([last]).map(|m| text(m).as_str()).collect();
@@ -170,7 +171,7 @@ impl PromptWriter<'_> {
     fn written(&self, situation: &Situation, passages: &[Passage]) -> Result<WrittenPrompt, Fault> {
         let memory = words(passages, PassageSlot::Context);
         let situation = Situation { memory: &memory, ..*situation };
-        let messages = self.prompt.messages(&situation, &words(passages, PassageSlot::System)).map_err(unfilled)?;
+        let messages = self.prompt.messages(&words(passages, PassageSlot::System), |place| situation.place(place)).map_err(unfilled)?;
         let whole: String = messages.iter().map(|message| message.content.as_str()).collect();
         let tokens = self.tokenizer.chat(&messages).map_err(unread)?;
         let text = messages.into_iter().last().map(|message| message.content).unwrap_or_default();
@@ -203,6 +204,7 @@ mod tests {
     use super::super::action::Response;
     use super::super::context::{ContextSource, SourceSettings};
     use super::super::episode::{EpisodeStart, Move};
+    use super::super::prompt;
     use super::*;
     use crate::env::{Extras, TimeStep};
     use crate::policy::Request;
@@ -220,7 +222,7 @@ mod tests {
     /// another one.
     fn played(with: serde_json::Value) -> Vec<(String, Vec<u64>, String)> {
         let agent: Agent = serde_json::from_value(with).unwrap();
-        let (prompt, tokenizer) = (AgentPrompt::new(&agent).unwrap(), Tokenizer::bytes());
+        let (prompt, tokenizer) = (prompt::new(&agent).unwrap(), Tokenizer::bytes());
         let SourceSettings::Memory(settings) = &agent.context[0] else { panic!("a memory") };
         let mut memory = MemoryRecall::new(settings.as_ref().clone(), Pointer::new(Points::None, None, None));
         let tips: Vec<_> = (0..3).map(|turn| MemoryRecall::sample(turn, &format!("room {turn}"), &format!("tip {turn}"))).collect();

@@ -8,7 +8,7 @@ use crate::seed;
 use std::collections::BTreeMap;
 
 /// What identifies an episode: the task, the attempt, the weights, and the notes on earlier attempts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EpisodeStart {
     /// The task's name.
     pub task: String,
@@ -153,7 +153,7 @@ pub struct Turn {
 }
 
 /// A finished episode.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
     /// Its index among the episodes begun since the sampler was cleared.
     pub number: usize,
@@ -219,6 +219,7 @@ fn figures(info: &BTreeMap<String, f64>) -> String {
 }
 
 /// An episode in progress, or waiting to start.
+#[derive(Default)]
 pub struct Episode {
     /// Its identity.
     pub start: EpisodeStart,
@@ -243,17 +244,7 @@ pub struct Episode {
 impl Episode {
     /// An episode that hasn't started.
     pub fn new(start: EpisodeStart) -> Episode {
-        Episode {
-            start,
-            view: None,
-            instruction: String::new(),
-            kind: String::new(),
-            gold: String::new(),
-            turns: vec![],
-            score: 0.0,
-            calls: Calls::default(),
-            refused: 0,
-        }
+        Episode { start, ..Episode::default() }
     }
 
     /// Restarts it with the environment's first view; without a view it waits for one. All turns so far are dropped.
@@ -285,7 +276,6 @@ impl Episode {
         let (call, called, parent) = before.extras.call.map_or((0, String::new(), 0), |call| (call.id, call.model, call.on.unwrap_or(0)));
         self.turns.push(Turn {
             turn: self.turn(),
-            phase: Phase::Play,
             observation: before.step.observation,
             state: before.step.state,
             prompt_tokens: request.prompt,
@@ -298,9 +288,6 @@ impl Episode {
             valid: after.valid && unread.is_none(),
             invalid: unread.or((!after.valid).then_some(Invalid::NotAdmissible)),
             reward: if ends(call) { 0.0 } else { after.reward },
-            done: false,
-            won: false,
-            truncated: "",
             score: if ends(call) { self.score } else { view.extras.score.unwrap_or(self.score + after.reward) },
             info: if ends(call) { String::new() } else { figures(&view.extras.info) },
             seed: request.seed,
@@ -309,7 +296,7 @@ impl Episode {
             answered_by,
             parent,
             fork,
-            branch_of: None,
+            ..Turn::default()
         });
         self.shown(view, last, parallel)
     }

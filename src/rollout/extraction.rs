@@ -43,13 +43,11 @@ pub struct ExtractionSettings {
     #[schemars(schema_with = "optional_agent")]
     pub agent: Option<Agent>,
     /// The temperature at which it samples here, if not its own; 0 takes the likeliest.
-    #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
     /// In place of an agent, for policies that can't write: a template that makes the line `level: text` of a turn. It
     /// may ask for `observation`, `action`, `next` (what the turn led to), `turn` and `turns` (numbers, from 1),
     /// `kind`, `won` and `score`. The turns that are nearest to the end of their episodes come first.
-    #[serde(default)]
     #[schemars(extend("x-names" = "template"))]
     pub template: Option<String>,
     /// Strategies of an iteration, at most, those of the best episode first.

@@ -24,7 +24,8 @@ pub type AnsweredTurn = (usize, AskedTurn, Result<Reply, RowFault>);
 /// The turns that wait, by the numbers of their episodes.
 pub struct PendingTurns {
     asked: BTreeMap<usize, AskedTurn>,
-    to: Sender<Answered>,
+    /// Where answers go.
+    pub to: Sender<Answered>,
     from: Receiver<Answered>,
     /// Answers that have arrived.
     arrived: Vec<Answered>,
@@ -38,11 +39,6 @@ impl Default for PendingTurns {
 }
 
 impl PendingTurns {
-    /// Where answers go.
-    pub fn to(&self) -> &Sender<Answered> {
-        &self.to
-    }
-
     pub fn insert(&mut self, episode: usize, turn: AskedTurn) {
         self.asked.insert(episode, turn);
     }

@@ -9,10 +9,11 @@ use super::context::{ContextSource, Moment, Passage};
 use super::conversation::{PromptWriter, TurnContext};
 use super::episode::{Answerer, Episode, PromptMemory};
 use super::error::RolloutError;
-use super::prompt::AgentPrompt;
+use super::prompt;
 use super::rank::Ranker;
 use super::retry::RetryPolicy;
 use super::settings::Actor;
+use super::template::PromptTemplates;
 use crate::env::{Cause, EpisodeView, Fault, Task, Worlds};
 use crate::policy::{Answered, Policy, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
 use crate::row::RowError;
@@ -82,19 +83,22 @@ impl Writer {
 /// Chooses the actions in running episodes.
 pub struct Player {
     policy: Policy,
-    play: Play,
-    prompt: AgentPrompt,
+    /// Its configuration.
+    pub play: Play,
+    prompt: PromptTemplates,
     seed: u64,
     own: Writer,
     /// The models that answer the calls that name them.
     by_name: BTreeMap<String, Writer>,
-    pace: Duration,
+    /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so
+    /// that waiting costs no more than it can save.
+    pub pace: Duration,
     /// The critic that ranks actions, if there is one.
     ranker: Option<Ranker>,
     /// What chooses among several answers of the policy, if there are several.
     brancher: Option<Brancher>,
     /// The sources of context in the prompt besides the observation.
-    sources: Vec<Box<dyn ContextSource>>,
+    pub sources: Vec<Box<dyn ContextSource>>,
     /// The passages that stay the same over an episode, by the index of the source and the number of the episode.
     passages: BTreeMap<(usize, usize), Passage>,
 }
@@ -104,7 +108,7 @@ impl Player {
     /// such prompt; or if a critic can't rank what it writes.
     pub fn new(policy: Policy, play: Play, seed: u64) -> Result<Player, RolloutError> {
         let (agent, model) = (&play.agent, &play.agent.model);
-        let (own, prompt) = (Writer::new(&policy, model)?, AgentPrompt::new(agent)?);
+        let (own, prompt) = (Writer::new(&policy, model)?, prompt::new(agent)?);
         let named = |name: &String| Ok((name.clone(), Writer::new(&policy, name)?));
         let by_name = agent.by_name.iter().map(named).collect::<Result<_, RolloutError>>()?;
         let settings = agent.rank.clone().unwrap_or_default();
@@ -115,24 +119,9 @@ impl Player {
         Ok(Player { policy, play, prompt, seed, own, by_name, pace: LEAST_PACE, ranker, brancher, sources, passages })
     }
 
-    /// The same with these sources of context.
-    pub fn reading(self, sources: Vec<Box<dyn ContextSource>>) -> Player {
-        Player { sources, ..self }
-    }
-
-    /// The sources of context that it plays with.
-    pub fn sources(&mut self) -> &mut [Box<dyn ContextSource>] {
-        &mut self.sources
-    }
-
     /// Clears the cached passages.
     pub fn clear(&mut self) {
         self.passages.clear();
-    }
-
-    /// Its configuration.
-    pub fn play(&self) -> &Play {
-        &self.play
     }
 
     /// Whether the admissible actions are needed: for constrained decoding, or in the prompt.
@@ -165,12 +154,6 @@ impl Player {
         let call = live.view.extras.call.as_ref().filter(|_| !self.by_name.is_empty())?;
         let named = self.by_name.get_key_value(&call.model).map(|(name, writer)| (name.clone(), writer.version));
         Some(named.unwrap_or_else(|| (self.play.agent.model.clone(), live.episode.start.version)))
-    }
-
-    /// How long to wait for further environments once one has answered: as long as the policy's last batch took, so
-    /// that waiting costs no more than it can save.
-    pub fn pace(&self) -> Duration {
-        self.pace
     }
 
     /// The requests for these episodes, with the memory entries in their prompts. An episode whose prompt can't be

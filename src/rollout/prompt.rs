@@ -3,8 +3,7 @@
 use super::agent::Agent;
 use super::episode::Turn;
 use super::tags::{self, ACTION};
-use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
-use crate::policy::Message;
+use super::template::{Placeholders, PromptTemplates, TemplateError, HOLE};
 use minijinja::Value;
 
 /// The observation alone: for small policies trained from nothing.
@@ -47,7 +46,7 @@ pub fn words() -> Vec<String> {
 }
 
 /// All that a prompt can tell of a turn.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Situation<'a> {
     /// The rules of the game.
     pub rules: &'a str,
@@ -74,7 +73,8 @@ pub struct Situation<'a> {
 }
 
 impl Situation<'_> {
-    fn place(&self, name: &str) -> Value {
+    /// The value of a placeholder.
+    pub fn place(&self, name: &str) -> Value {
         match name {
             "observation" => self.observation.into(),
             "rules" => self.rules.into(),
@@ -98,96 +98,43 @@ fn past(observation: &str, action: &str, thought: &str) -> Value {
     Value::from_pairs([("observation", observation), ("action", action), ("thought", thought)])
 }
 
-/// What the policy reads in a turn, compiled.
-#[derive(Clone, Debug)]
-pub struct AgentPrompt {
-    user: PromptTemplate,
-    system: Option<PromptTemplate>,
+/// The prompt by which this agent plays.
+///
+/// # Errors
+/// If a template can't be read, or uses an unknown name.
+pub fn new(agent: &Agent) -> Result<PromptTemplates, TemplateError> {
+    read(agent).map_err(|(_, error)| error)
 }
 
-impl AgentPrompt {
-    /// The prompt by which this agent plays.
-    ///
-    /// # Errors
-    /// If a template can't be read, or uses an unknown name.
-    pub fn new(agent: &Agent) -> Result<AgentPrompt, TemplateError> {
-        Ok(AgentPrompt { user: user(agent)?, system: system(agent)? })
-    }
-
-    /// Whether the template uses this placeholder.
-    pub fn asks(&self, place: &str) -> bool {
-        self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
-    }
-
-    /// The situation in words: the system message (with `passages`) and the user's message.
-    ///
-    /// # Errors
-    /// If a template can't be filled with it.
-    pub fn messages(&self, situation: &Situation, passages: &str) -> Result<Vec<Message>, TemplateError> {
-        let message = |role: &str, content| Message { role: role.into(), content };
-        let system = self.system(situation, passages)?.map(|text| message("system", text));
-        Ok(system.into_iter().chain([message("user", self.further(situation)?)]).collect())
-    }
-
-    /// The system message, `passages` with it, if there is one.
-    ///
-    /// # Errors
-    /// If its template can't be filled with the situation.
-    pub fn system(&self, situation: &Situation, passages: &str) -> Result<Option<String>, TemplateError> {
-        let system = self.system.as_ref().map(|template| filled(template, situation)).transpose()?;
-        Ok(match (system, passages) {
-            (None, "") => None,
-            (Some(system), "") => Some(system),
-            (own, passages) if own.as_deref().unwrap_or_default().is_empty() => Some(passages.to_owned()),
-            (own, passages) => own.map(|system| format!("{system}\n{passages}")),
-        })
-    }
-
-    /// The situation as a further message of a conversation.
-    ///
-    /// # Errors
-    /// If the template can't be filled with it.
-    pub fn further(&self, situation: &Situation) -> Result<String, TemplateError> {
-        filled(&self.user, situation)
-    }
-}
-
-fn filled(template: &PromptTemplate, situation: &Situation) -> Result<String, TemplateError> {
-    template.fill(|place| situation.place(place))
-}
-
-fn user(agent: &Agent) -> Result<PromptTemplate, TemplateError> {
-    let template = match agent.prompt.as_deref() {
+fn read(agent: &Agent) -> Result<PromptTemplates, (&'static str, TemplateError)> {
+    let user = match agent.prompt.as_deref() {
         None | Some("board") => BOARD,
         Some("full") => FULL,
         Some(own) => own,
     };
-    PromptTemplate::read(template, PLACES)
-}
-
-fn system(agent: &Agent) -> Result<Option<PromptTemplate>, TemplateError> {
-    agent.system.as_deref().map(|text| PromptTemplate::read_any(text, PLACES)).transpose()
+    PromptTemplates::read(user, agent.system.as_deref(), PLACES)
 }
 
 /// The words of custom templates, for a vocabulary.
 ///
 /// # Errors
-/// As [`AgentPrompt::new`].
+/// As [`new`].
 pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
     let ours = matches!(agent.prompt.as_deref(), None | Some("board" | "full"));
-    let own = (!ours).then(|| user(agent)).transpose()?;
+    let PromptTemplates { user, system } = new(agent)?;
+    let own = (!ours).then_some(user);
     let hole = |place: &str| match place {
         "history" => [past(HOLE, HOLE, HOLE)].into_iter().collect(),
         "actions" => [Value::from(HOLE)].into_iter().collect(),
         "carried" => Value::from_pairs(agent.parts().map(|part| (part.tag.as_str(), HOLE))),
         _ => Value::from(HOLE),
     };
-    Ok(own.into_iter().chain(system(agent)?).flat_map(|template| template.words(hole)).collect())
+    Ok(own.into_iter().chain(system).flat_map(|template| template.words(hole)).collect())
 }
 
 /// A tag that answers must have, and that neither the prompt nor the system message mentions.
 pub fn untold(agent: &Agent) -> Option<String> {
-    let prompt = AgentPrompt::new(agent).ok()?;
+    let prompt = new(agent).ok()?;
     let needed = agent.required_tags();
     let words: Vec<String> =
         [Some(&prompt.user), prompt.system.as_ref()].into_iter().flatten().flat_map(|t| t.words(|_| HOLE.into())).collect();
@@ -197,30 +144,15 @@ pub fn untold(agent: &Agent) -> Option<String> {
 
 /// The prompt by which this agent plays, filled on samples of a first and of a later turn. An error names the setting
 /// that is wrong.
-pub fn tried(agent: &Agent) -> Result<AgentPrompt, (&'static str, TemplateError)> {
+pub fn tried(agent: &Agent) -> Result<PromptTemplates, (&'static str, TemplateError)> {
     let turn = Turn { observation: "seen".into(), action: "left".into(), ..Turn::default() };
     let (history, admissible) = (vec![turn; agent.history.min(3)], ["left".to_owned(), "right".to_owned()]);
     let (carried, form) = (agent.carried().map_or_else(Vec::new, |carried| carried.texts(None)), agent.form());
-    let first = Situation {
-        rules: "rules",
-        instruction: "",
-        memory: "",
-        history: &[],
-        observation: "seen",
-        admissible: &admissible,
-        turn: 0,
-        max_turns: agent.turns(),
-        attempt: 0,
-        form: &form,
-        carried: &carried,
-    };
+    let (max_turns, form, carried) = (agent.turns(), form.as_str(), carried.as_slice());
+    let first =
+        Situation { rules: "rules", observation: "seen", admissible: &admissible, max_turns, form, carried, ..Situation::default() };
     let later = Situation { instruction: "task", memory: "told\n", history: &history, turn: history.len() as u32, ..first };
-    let user = user(agent).map_err(|error| ("prompt", error))?;
-    let system = system(agent).map_err(|error| ("system", error))?;
-    let fills = |template: &PromptTemplate| [first, later].iter().try_for_each(|now| filled(template, now).map(drop));
-    fills(&user).map_err(|error| ("prompt", error))?;
-    system.iter().try_for_each(fills).map_err(|error| ("system", error))?;
-    Ok(AgentPrompt { user, system })
+    read(agent)?.tried(|place| first.place(place))?.tried(|place| later.place(place))
 }
 
 #[cfg(test)]
@@ -235,7 +167,7 @@ mod tests {
     }
 
     fn rendered(with: serde_json::Value, situation: &Situation) -> Vec<(String, String)> {
-        let messages = AgentPrompt::new(&settings(with)).unwrap().messages(situation, "").unwrap();
+        let messages = new(&settings(with)).unwrap().messages("", |place| situation.place(place)).unwrap();
         messages.into_iter().map(|message| (message.role, message.content)).collect()
     }
 

@@ -1,10 +1,9 @@
 //! The prompt of a reflection on a finished episode: a template, filled with the transcript.
 
 use super::agent::Agent;
-use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
+use super::template::{Placeholders, PromptTemplates, TemplateError, HOLE};
 use super::transcript::Transcript;
 use super::{notes, tags};
-use crate::policy::Message;
 use minijinja::Value;
 
 /// The template where none is given: for small policies trained from nothing.
@@ -25,66 +24,20 @@ pub const PLACES: Placeholders = &[
     ("kind", "what is to be extracted from it: `strategy` or `warning`; empty in a reflection"),
 ];
 
-/// The compiled prompt of a reflection.
-#[derive(Clone, Debug)]
-pub struct ReflectionQuestion {
-    user: PromptTemplate,
-    system: Option<PromptTemplate>,
+/// The reflection prompt of this agent, filled on a sample. An error names the setting that is wrong: a template that
+/// can't be read, uses an unknown name, or can't be filled.
+pub fn tried(agent: &Agent) -> Result<PromptTemplates, (&'static str, TemplateError)> {
+    let user = agent.prompt.as_deref().unwrap_or(SHORT);
+    PromptTemplates::read(user, agent.system.as_deref(), PLACES)?.tried(|place| match place {
+        "attempt" | "score" => 1.into(),
+        "won" => true.into(),
+        place => place.into(),
+    })
 }
 
-impl ReflectionQuestion {
-    /// The reflection prompt of this agent.
-    ///
-    /// # Errors
-    /// If a template can't be read, uses an unknown name, or can't be filled.
-    pub fn new(agent: &Agent) -> Result<ReflectionQuestion, TemplateError> {
-        tried(agent).map_err(|(_, error)| error)
-    }
-
-    /// Whether the template uses this placeholder.
-    pub fn asks(&self, place: &str) -> bool {
-        self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
-    }
-
-    /// The messages about an episode under these rules, with notes and retrieved entries: `memory` at its placeholder,
-    /// `passages` in the system message.
-    ///
-    /// # Errors
-    /// If a template can't be rendered.
-    pub fn messages(&self, episode: &Transcript, rules: &str, memory: &str, passages: &str) -> Result<Vec<Message>, TemplateError> {
-        let fill = |template: &PromptTemplate| filled(template, episode, rules, memory);
-        let own = self.system.as_ref().map(fill).transpose()?;
-        let parts: Vec<&str> = own.as_deref().into_iter().chain([passages]).filter(|text| !text.is_empty()).collect();
-        let message = |role: &str, content| Message { role: role.into(), content };
-        let system = (own.is_some() || !parts.is_empty()).then(|| message("system", parts.join("\n")));
-        Ok(system.into_iter().chain([message("user", fill(&self.user)?)]).collect())
-    }
-
-    /// The words of the prompt, of the notes and of the tag, for a vocabulary.
-    pub fn words(&self, tag: Option<&str>) -> Vec<String> {
-        let own = self.system.iter().flat_map(|system| system.words(|_| HOLE.into()));
-        words(&self.user, tag).into_iter().chain(own).collect()
-    }
-}
-
-/// The same; an error names the setting that is wrong.
-pub fn tried(agent: &Agent) -> Result<ReflectionQuestion, (&'static str, TemplateError)> {
-    let tried = |template: PromptTemplate| {
-        template.fill(|place| match place {
-            "attempt" | "score" => 1.into(),
-            "won" => true.into(),
-            place => place.into(),
-        })?;
-        Ok(template)
-    };
-    let user = PromptTemplate::read(agent.prompt.as_deref().unwrap_or(SHORT), PLACES).and_then(tried);
-    let system = agent.system.as_deref().map(|text| PromptTemplate::read_any(text, PLACES).and_then(tried)).transpose();
-    let (user, system) = (user.map_err(|error| ("prompt", error))?, system.map_err(|error| ("system", error))?);
-    Ok(ReflectionQuestion { user, system })
-}
-
-fn filled(template: &PromptTemplate, episode: &Transcript, rules: &str, memory: &str) -> Result<String, TemplateError> {
-    template.fill(|place| match place {
+/// The value of a placeholder: for an episode under these rules, with notes and retrieved entries in `memory`.
+pub fn place(name: &str, episode: &Transcript, rules: &str, memory: &str) -> Value {
+    match name {
         "first" => episode.first.into(),
         "actions" => episode.actions.join("; ").into(),
         "last" => episode.outcome.into(),
@@ -97,7 +50,7 @@ fn filled(template: &PromptTemplate, episode: &Transcript, rules: &str, memory: 
         "score" => episode.score.into(),
         "kind" => episode.kind.into(),
         _ => Value::UNDEFINED,
-    })
+    }
 }
 
 /// An episode, turn by turn.
@@ -106,11 +59,11 @@ fn retold(episode: &Transcript) -> String {
     turns.map(|(seen, done)| format!("{seen}\n> {done}\n")).chain([episode.outcome.to_owned()]).collect()
 }
 
-/// The words of a reflection prompt, of the notes and of the tag.
-fn words(template: &PromptTemplate, tag: Option<&str>) -> Vec<String> {
+/// The words of a reflection prompt, of the notes and of the tag, for a vocabulary.
+pub fn words(prompt: &PromptTemplates, tag: Option<&str>) -> Vec<String> {
     let mut words: Vec<String> = tag.into_iter().flat_map(|tag| [tags::open(tag), tags::close(tag)]).collect();
     words.extend(notes::words());
-    words.extend(template.words(|_| HOLE.into()));
+    words.extend([&prompt.user].into_iter().chain(&prompt.system).flat_map(|template| template.words(|_| HOLE.into())));
     words
 }
 
@@ -121,14 +74,14 @@ mod tests {
     #[test]
     fn the_question_of_empo2_can_be_filled() {
         let agent = serde_json::json!({ "model": "actor", "prompt": "papers/empo2/tip.txt" });
-        let template = ReflectionQuestion::new(&serde_json::from_value(agent).unwrap()).unwrap();
+        let template = tried(&serde_json::from_value(agent).unwrap()).unwrap();
         assert!(template.asks("rules") && template.asks("task") && template.asks("last"));
     }
 
     /// Their order numbers the tokens of a new model.
     #[test]
     fn the_words_of_the_short_question_stay_as_they_are() {
-        let template = PromptTemplate::read(SHORT, PLACES).unwrap();
+        let template = PromptTemplates::read(SHORT, None, PLACES).unwrap();
         assert_eq!(words(&template, None)[notes::words().len()..], ["\nAttempt ", ": ", "\n", "\nReflect:"].map(String::from));
     }
 }

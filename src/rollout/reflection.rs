@@ -10,12 +10,13 @@ use super::episode::{EpisodeStart, Phase, PromptMemory, Turn};
 use super::error::RolloutError;
 use super::exchange::NotesOwner;
 use super::notes::{self, NoteContent};
-use super::question::ReflectionQuestion;
+use super::question;
 use super::record::{self, Record};
 use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
 use super::sources;
 use super::tags;
+use super::template::PromptTemplates;
 use super::transcript::{transcripts, Transcript};
 use crate::env::process::Programs;
 use crate::env::{Cause, EnvError, Fault, Game, Task};
@@ -30,7 +31,7 @@ pub struct Reflector {
     /// Access to the rules of environments that run as programs.
     programs: Programs,
     /// The transcripts it reads.
-    question: ReflectionQuestion,
+    question: PromptTemplates,
     on: On,
     actor: Actor,
     /// How often it is asked until its answer can be read.
@@ -53,7 +54,8 @@ impl Reflector {
     pub fn new(settings: &ReflectionSettings, temperature: f64, programs: Programs) -> Result<Reflector, RolloutError> {
         let ReflectionSettings { on, keep, budget, actor, notes, tries, .. } = *settings;
         let agent = settings.agent.clone();
-        let (question, sampling) = (ReflectionQuestion::new(&agent)?, agent.sampling(settings.temperature, temperature));
+        let (question, sampling) =
+            (question::tried(&agent).map_err(|(_, error)| error)?, agent.sampling(settings.temperature, temperature));
         let sources = sources::open(&agent, &Alone);
         Ok(Reflector { agent, programs, question, on, actor, tries, notes, keep, budget, sampling, learns: true, sources })
     }
@@ -211,7 +213,8 @@ impl Reflector {
             false => String::new(),
         };
         let messages = |passages: &[Passage]| {
-            self.question.messages(episode, &rules, &words(passages, PassageSlot::Context), &words(passages, PassageSlot::System))
+            let (memory, above) = (words(passages, PassageSlot::Context), words(passages, PassageSlot::System));
+            self.question.messages(&above, |place| question::place(place, episode, &rules, &memory))
         };
         let whole = messages(passages)?;
         let text: String = whole.iter().map(|message| message.content.as_str()).collect();

@@ -41,7 +41,6 @@ pub struct PlaySettings {
     #[schemars(schema_with = "agent_or_name")]
     pub agent: Agent,
     /// The temperature at which it samples here, if not its own; 0 takes the likeliest.
-    #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
     /// How often an episode is played before it is given up as failed. A later try that succeeds gives the rows that
@@ -59,7 +58,6 @@ pub struct ReflectionSettings {
     #[schemars(schema_with = "agent_or_name")]
     pub agent: Agent,
     /// The temperature at which it samples here, if not its own; 0 takes the likeliest.
-    #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
     /// Which episodes are reflected on.

@@ -4,6 +4,7 @@
 use crate::files;
 use crate::jinja;
 use crate::pipeline;
+use crate::policy::Message;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, UndefinedBehavior, Value};
 
@@ -114,6 +115,60 @@ impl PromptTemplate {
             _ => stretch.split_whitespace().flat_map(|word| [word.to_owned(), format!(" {word}")]).collect(),
         });
         words.collect()
+    }
+}
+
+/// The templates of an agent's prompt: of the user's message and, if it has one, of the system message.
+#[derive(Clone, Debug)]
+pub struct PromptTemplates {
+    pub user: PromptTemplate,
+    pub system: Option<PromptTemplate>,
+}
+
+impl PromptTemplates {
+    /// Reads both.
+    ///
+    /// # Errors
+    /// The setting whose template can't be read, or uses an unknown name.
+    pub fn read(user: &str, system: Option<&str>, places: Placeholders) -> Result<PromptTemplates, (&'static str, TemplateError)> {
+        let user = PromptTemplate::read(user, places).map_err(|error| ("prompt", error))?;
+        let system = system.map(|text| PromptTemplate::read_any(text, places)).transpose().map_err(|error| ("system", error))?;
+        Ok(PromptTemplates { user, system })
+    }
+
+    /// The same, once both have been filled with this sample.
+    ///
+    /// # Errors
+    /// The setting whose template can't be filled.
+    pub fn tried(self, filling: impl Fn(&'static str) -> Value) -> Result<PromptTemplates, (&'static str, TemplateError)> {
+        self.user.fill(&filling).map_err(|error| ("prompt", error))?;
+        self.system.iter().try_for_each(|system| system.fill(&filling).map(drop)).map_err(|error| ("system", error))?;
+        Ok(self)
+    }
+
+    /// Whether one of them uses this placeholder.
+    pub fn asks(&self, place: &str) -> bool {
+        self.user.asks(place) || self.system.as_ref().is_some_and(|system| system.asks(place))
+    }
+
+    /// The system message (with `passages`) and the user's message.
+    ///
+    /// # Errors
+    /// If a template can't be filled.
+    pub fn messages(&self, passages: &str, filling: impl Fn(&'static str) -> Value) -> Result<Vec<Message>, TemplateError> {
+        let message = |role: &str, content| Message { role: role.into(), content };
+        let system = self.system(passages, &filling)?.map(|text| message("system", text));
+        Ok(system.into_iter().chain([message("user", self.user.fill(filling)?)]).collect())
+    }
+
+    /// The system message, `passages` with it, if there is one.
+    ///
+    /// # Errors
+    /// If its template can't be filled.
+    pub fn system(&self, passages: &str, filling: impl Fn(&'static str) -> Value) -> Result<Option<String>, TemplateError> {
+        let own = self.system.as_ref().map(|template| template.fill(filling)).transpose()?;
+        let parts: Vec<&str> = own.as_deref().into_iter().chain([passages]).filter(|text| !text.is_empty()).collect();
+        Ok((own.is_some() || !parts.is_empty()).then(|| parts.join("\n")))
     }
 }
 

@@ -28,13 +28,11 @@ use std::collections::BTreeMap;
 #[schemars(deny_unknown_fields)]
 pub struct Branching {
     /// Copies each episode at every so many turns: with 4 at its fifth, its ninth and so on.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub every: Option<u32>,
     /// Copies the episodes of a task at this many turns: those whose answers the policy was least certain of, by the
     /// mean of `-logprobs` over an answer's tokens, in nats (AT2PO's estimate of the policy's entropy). Of equal ones
     /// the earlier.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub uncertain: Option<u32>,
     /// Copies of each turn that is chosen.

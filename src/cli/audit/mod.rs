@@ -11,7 +11,7 @@ pub use figures::Figures;
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models;
-use super::output::{answer, CommandResult, OutputFormat};
+use super::output::{answer, finish, CommandResult, OutputFormat};
 use crate::dataflow::context::RunState;
 use crate::env::Worlds;
 use crate::files;
@@ -27,7 +27,6 @@ use serde::Serialize;
 use serde_json::{json, Value};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -129,8 +128,7 @@ impl AuditArgs {
         let ways = restored(&source.run, &source.table, &left.iter().map(|turn| (*turn).clone()).collect::<Vec<_>>())?;
         let cost = self.cost(&source, &drawn, &done, &ways)?;
         if self.dry_run {
-            answer(&cost);
-            return Ok(ExitCode::SUCCESS);
+            return finish(&cost);
         }
         eprintln!("{cost}");
         let waiting = if left.is_empty() { 0 } else { self.play(&source, &left, &ways, done.len())? };
@@ -197,7 +195,7 @@ impl AuditArgs {
             }
         } else if !self.dry_run {
             let path = source.run.audit(&self.name).join(SETTINGS);
-            files::create(&path).and_then(|mut file| file.write_all(settings.to_string().as_bytes())).map_err(Error::file(&path))?;
+            files::write(&path, settings.to_string().as_bytes()).map_err(Error::file(&path))?;
         }
         if !log::tables(&source.run)?.iter().any(|table| table.name == "audit") {
             return Ok(BTreeSet::new());
@@ -254,7 +252,7 @@ impl AuditArgs {
         }
         let worlds = Worlds::new(shared.programs.clone());
         let mut sampler = Sampler::new(policy.clone(), source.play.clone(), worlds, self.seed)?;
-        let ends = sampler.tokenizer().ends().to_vec();
+        let ends = sampler.player.tokenizer().ends().to_vec();
         let (mut played, mut audited) = (0, 0);
         for (turns, ways) in turns.chunks(TURNS).zip(ways.chunks(TURNS)) {
             let cost: usize = ways.iter().map(|restored| self.episodes(restored, &ends)).sum();

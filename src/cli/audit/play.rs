@@ -39,7 +39,7 @@ pub fn ways<'a>(turn: &'a Restored, all: bool, ends: &[u32]) -> Vec<(&'static st
 
 /// Plays each way on from these turns, which acted with weights that the sampler's policy has.
 pub fn tried<'a>(sampler: &mut Sampler, turns: &[(&'a Turn, &Restored)], all: bool, plays: u32, gamma: f64) -> Result<Vec<Tried<'a>>> {
-    let ends = sampler.tokenizer().ends().to_vec();
+    let ends = sampler.player.tokenizer().ends().to_vec();
     let each: Vec<Vec<_>> = turns.iter().map(|(_, restored)| ways(restored, all, &ends)).collect();
     let mut continuations = Vec::new();
     for ((turn, restored), ways) in turns.iter().zip(&each) {
@@ -56,7 +56,7 @@ pub fn tried<'a>(sampler: &mut Sampler, turns: &[(&'a Turn, &Restored)], all: bo
         let refused = own.iter().flat_map(|earned| earned.iter()).find_map(|earned| earned.as_ref().err().cloned()).unwrap_or_default();
         let means: Vec<(f64, f64)> = own.iter().map(|earned| mean(earned)).collect();
         for ((role, response), (worth, error)) in ways.iter().zip(&means) {
-            let answer = response.map(|tokens| sampler.tokenizer().decode(tokens)).unwrap_or_default();
+            let answer = response.map(|tokens| sampler.player.tokenizer().decode(tokens)).unwrap_or_default();
             let (of_policy, its_error) = means[0];
             let (audited, audited_error) = match *role {
                 "policy" => (0.0, 0.0),

@@ -6,7 +6,7 @@ mod score;
 use super::error::{Error, Result};
 use super::machine::Machine;
 use super::models;
-use super::output::{answer, CommandResult, OutputFormat};
+use super::output::{finish, CommandResult, OutputFormat};
 use super::past::changes;
 use super::session::info;
 use crate::cli::candidates;
@@ -23,10 +23,9 @@ use crate::rollout::settings::EVALUATION_SEED;
 use crate::{ops, pipeline, row};
 use clap::Args;
 use parking_lot::Mutex;
-use recipe::{recipe, EvalSettings};
+use recipe::recipe;
 use score::Score;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 #[derive(Args)]
@@ -110,18 +109,14 @@ impl EvalArgs {
             shared,
             ..plan
         })?;
-        if let Some(committer) = committer {
-            let mut committer = committer.lock();
-            committer.finish(Status::Finished)?;
-        }
+        committer.map_or(Ok(()), |committer| committer.lock().finish(Status::Finished))?;
         let rows = row::sorted(&sink.take(&node))?;
         let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed, version)?;
         let subject = self.run.as_ref().or(self.like.as_ref()).map(|path| path.display().to_string()).unwrap_or_default();
-        match self.machine.format {
-            OutputFormat::Json => answer(&score.json(&subject, self.temperature).to_string()),
-            OutputFormat::Text => answer(&score.text(&subject, self.temperature)),
-        }
-        Ok(ExitCode::SUCCESS)
+        finish(&match self.machine.format {
+            OutputFormat::Json => score.json(&subject, self.temperature).to_string(),
+            OutputFormat::Text => score.text(&subject, self.temperature),
+        })
     }
 
     /// What the memory held when its run ended: all of its changes in iteration 0, the iteration of the panel.
@@ -157,18 +152,7 @@ impl EvalArgs {
         // One of the two is given.
         let file = own.map(|(_, file)| file).or_else(|| self.like.clone()).unwrap_or_default();
         let trained = pipeline::load(&file, &[], &ops::replayed(Default::default()))?;
-        let changes = EvalSettings {
-            model: self.run.as_deref(),
-            panel: &self.panel,
-            node: self.node.as_deref(),
-            attempts: self.attempts,
-            samples: self.samples,
-            temperature: self.temperature,
-            max_turns: self.max_turns,
-            seed: self.seed,
-            remembers: self.memory.is_some(),
-        };
-        let text = recipe(&trained, &changes).map_err(|e| e.at(file.display()))?;
+        let text = recipe(&trained, self).map_err(|e| e.at(file.display()))?;
         // That a panel is of tasks which are trained on is no mistake where that is asked for.
         let played = pipeline::parse("what is evaluated", &text, &self.sets, &ops::replayed(Default::default()))?;
         Ok((trained, played))

@@ -1,31 +1,17 @@
 //! From a pipeline that trains to one that measures: a node whose agent plays a panel, as it does in training.
 
+use super::EvalArgs;
 use crate::cli::error::{Error, Result};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, Role};
 use serde_json::{json, Map, Value};
 use std::path::Path;
 
-/// How the evaluation differs from training.
-pub struct EvalSettings<'a> {
-    /// Where the weights are; not needed for models that a server runs.
-    pub model: Option<&'a Path>,
-    pub panel: &'a Path,
-    pub node: Option<&'a str>,
-    pub attempts: Option<u32>,
-    pub samples: u32,
-    pub temperature: f64,
-    pub max_turns: Option<u32>,
-    pub seed: u64,
-    /// Whether it is played with a memory.
-    pub remembers: bool,
-}
-
 /// A pipeline of one iteration: the agent of the node that plays in `trained`, with weights that stay as they are,
 /// plays the panel, and those attempts are reflected on that are in training. It logs that node alone.
-pub fn recipe(trained: &Pipeline, changes: &EvalSettings) -> Result<String> {
-    let node = chosen(trained, changes.node)?;
-    let memories = if changes.remembers { memories_of(trained, node)? } else { vec![] };
+pub fn recipe(trained: &Pipeline, changes: &EvalArgs) -> Result<String> {
+    let node = chosen(trained, changes.node.as_deref())?;
+    let memories = if changes.memory.is_some() { memories_of(trained, node)? } else { vec![] };
     let attempts = changes.attempts.or(node.body.as_ref().map(|body| body.attempts)).unwrap_or(1);
     if !memories.is_empty() && attempts > 1 {
         return Err(Error::request("later attempts read notes on earlier ones, and not a memory: leave out `--attempts` or `--memory`"));
@@ -71,7 +57,7 @@ pub fn recipe(trained: &Pipeline, changes: &EvalSettings) -> Result<String> {
 }
 
 /// The agent of the first node of this role, itself or inside the loop, as it plays when nothing is learnt.
-fn agent(node: &Node, role: Role, changes: &EvalSettings) -> Option<Value> {
+fn agent(node: &Node, role: Role, changes: &EvalArgs) -> Option<Value> {
     let mut agent = node.all().find(|inner| ops::is(inner, role))?.with.raw()["agent"].clone();
     if let Some(most) = changes.max_turns {
         agent["max_turns"] = json!(most);
@@ -129,10 +115,10 @@ fn loaded(model: &Path, name: &str, settings: Option<&Value>) -> Value {
 
 /// The models that the agents of these nodes name, with the weights that are asked for, and the encoders of the
 /// memories.
-fn models(trained: &Pipeline, nodes: &Value, changes: &EvalSettings) -> Result<Map<String, Value>> {
+fn models(trained: &Pipeline, nodes: &Value, changes: &EvalArgs) -> Result<Map<String, Value>> {
     let mut models = Map::new();
     for name in ops::models(nodes) {
-        let settings = match (trained.models.get(&name), changes.model) {
+        let settings = match (trained.models.get(&name), &changes.run) {
             // Its weights are where they always are.
             (Some(settings), _) if ops::remote(settings) || settings["encode"].is_string() => settings.clone(),
             (settings, Some(model)) => loaded(model, &name, settings),

@@ -11,7 +11,7 @@ mod source;
 mod verifiers;
 
 use super::error::{Error, Result};
-use super::output::{answer, warn, CommandResult};
+use super::output::{answer, finish, warn, CommandResult};
 use super::run::free;
 use super::summary::shell_word;
 use crate::dataflow::{lost, Lost};
@@ -23,7 +23,6 @@ use episode::{table, Coverage, Episode};
 use source::{detect, Format, Source, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct ImportArgs {
@@ -79,8 +78,7 @@ impl ImportArgs {
         let folder = shell_word(&root.display().to_string());
         answer(&format!("{said} -> {}", root.display()));
         report(&tally, &absent, coverage.turns);
-        answer(&format!("\nTry next:\n  flow show {folder}\n  flow query {folder} \"select task, sum(reward) from {NODE} group by task\""));
-        Ok(ExitCode::SUCCESS)
+        finish(&format!("\nTry next:\n  flow show {folder}\n  flow query {folder} \"select task, sum(reward) from {NODE} group by task\""))
     }
 
     /// The smallest pipeline that says where the rows come from. A text of JSON is one of YAML.

@@ -192,7 +192,6 @@ fn tokens(item: &Value) -> Result<Option<Tokens>, String> {
     struct Ids {
         prompt_token_ids: Vec<u32>,
         generation_token_ids: Vec<u32>,
-        #[serde(default)]
         generation_log_probs: Option<Vec<Option<f32>>>,
     }
     let ids = Ids::deserialize(item).map_err(|e| e.to_string())?;

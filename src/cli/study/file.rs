@@ -15,14 +15,12 @@ pub struct Study {
     #[schemars(regex(pattern = "^[a-z][a-z0-9-]{0,63}$"))]
     pub study: String,
     /// The page's heading; the study's name unless given.
-    #[serde(default)]
     pub title: Option<String>,
     /// The page's first paragraph.
     #[serde(default)]
     pub about: String,
     /// The folder of its runs and measurements; runs/NAME where `flow` runs unless given. Paths in this file begin in
     /// its own folder.
-    #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
     pub home: Option<PathBuf>,
     /// The Markdown page that its tables are written to. Its text from the line `## What came out` on is kept.
@@ -82,7 +80,6 @@ pub struct RunSpec {
     #[schemars(extend("x-names" = "file"))]
     pub pipeline: PathBuf,
     /// Its seeds, if they aren't the study's.
-    #[serde(default)]
     #[schemars(length(min = 1))]
     pub seeds: Option<Vec<u64>>,
     /// Model -> the run of this study whose last weights it starts from: of the same seed, or of its only one.
@@ -99,33 +96,25 @@ pub struct RunSpec {
 #[serde(deny_unknown_fields)]
 pub struct MeasurementSpec {
     /// The frozen panel of tasks.
-    #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
     pub panel: Option<PathBuf>,
     /// In place of a panel: turns of the run that are played on. Its rows are the run's table `audit`, under the
     /// measurement's name.
-    #[serde(default)]
     pub audit: Option<AuditSpec>,
     /// The pipeline to play by; the run's own unless given.
-    #[serde(default)]
     #[schemars(extend("x-names" = "file"))]
     pub like: Option<PathBuf>,
     /// Which of its nodes plays, if there are several.
-    #[serde(default)]
     pub node: Option<String>,
     /// Attempts at a task, until one succeeds; as many as the loop has unless given.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     pub attempts: Option<u32>,
     /// Trials a task.
-    #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub samples: Option<u32>,
     /// The run of this study whose memory is read, of the same seed, or of its only one; none unless given.
-    #[serde(default)]
     pub memory: Option<String>,
     /// Sampling temperature; that of `flow eval` unless given.
-    #[serde(default)]
     #[schemars(range(min = 0.0, max = 10.0))]
     pub temperature: Option<f64>,
     /// Path -> value, as with `--set` of `flow eval`.
@@ -162,22 +151,18 @@ pub struct TableSpec {
     #[serde(default)]
     pub about: String,
     /// The measurement of rows that name none.
-    #[serde(default)]
     pub measurement: Option<String>,
     /// The row that verdicts are given against, by its name: each other row that is neither `plain` nor a difference is
     /// compared with it, column by column. It is named before anything is measured: the best of several rows, chosen by
     /// their results, is too high to be a fair opponent.
-    #[serde(default)]
     pub against: Option<String>,
     /// The spread printed beside a mean over seeds.
     #[serde(default)]
     pub spread: Uncertainty,
     /// The column that is drawn below the table: a bar a row, in Mermaid, which Markdown's readers draw.
-    #[serde(default)]
     pub picture: Option<String>,
     /// Draws the rows as lines over the columns, with their means' intervals as bands, into an SVG file beside the
     /// page; this is what the axis of the columns is called, such as `thousand tokens computed`.
-    #[serde(default)]
     pub lines: Option<String>,
     /// Methods and their controls.
     #[schemars(length(min = 1))]
@@ -208,21 +193,17 @@ pub struct RowSpec {
     /// The run.
     pub run: String,
     /// The row's measurement; the table's unless given.
-    #[serde(default)]
     pub measurement: Option<String>,
     /// A control that is subtracted from it, seed by seed.
-    #[serde(default)]
     pub less: Option<ControlSpec>,
     /// Another difference that is taken away from this one: a difference of differences, such as what notes are worth
     /// to one method beyond what they are worth to another.
-    #[serde(default)]
     pub beyond: Option<DifferenceSpec>,
     /// Whether it is a baseline: no verdict is given on it. Where the table has no `against`, its only plain row is
     /// what it is against.
     #[serde(default)]
     pub plain: bool,
     /// The paper's value, printed as given.
-    #[serde(default)]
     pub paper: Option<String>,
 }
 
@@ -232,7 +213,6 @@ pub struct RowSpec {
 pub struct ControlSpec {
     pub run: String,
     /// The run's measurement; the row's unless given.
-    #[serde(default)]
     pub measurement: Option<String>,
 }
 
@@ -242,7 +222,6 @@ pub struct ControlSpec {
 pub struct DifferenceSpec {
     pub run: String,
     /// The run's measurement; the row's unless given.
-    #[serde(default)]
     pub measurement: Option<String>,
     /// A run that is subtracted from it, seed by seed.
     pub less: ControlSpec,
@@ -255,10 +234,8 @@ pub struct ColumnSpec {
     pub name: String,
     /// An expression of SQL over the measurement's figures, such as "pass@3" - "pass@1" (quoted as names are in SQL):
     /// `pass@1` to `pass@k`, `return`, `turns`, `episodes`, and `diversity` where a task has several trials.
-    #[serde(default)]
     pub value: Option<String>,
     /// Or a query over the run's log, whose answer is one number.
-    #[serde(default)]
     pub query: Option<String>,
     /// Whether less is better.
     #[serde(default)]

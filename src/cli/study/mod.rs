@@ -13,7 +13,7 @@ mod verdict;
 mod work;
 
 use super::error::Error;
-use super::output::{answer, CommandResult};
+use super::output::{finish, CommandResult};
 use super::session::info;
 use crate::env;
 use crate::log;
@@ -83,16 +83,14 @@ impl StudyArgs {
     pub fn run(self) -> CommandResult {
         let study: Study = pipeline::document(&self.study, "the study", &self.sets, Study::mistakes)?;
         if let Some([table, row, column]) = self.cell.as_deref() {
-            answer(&page::origin(&StudyValues::new(&study), table, row, column)?);
-            return Ok(ExitCode::SUCCESS);
+            return finish(&page::origin(&StudyValues::new(&study), table, row, column)?);
         }
         checked(&study)?;
         let jobs = remaining(&study)?;
         if self.dry_run {
             let all: Vec<String> = jobs.iter().map(|job| format!("  {}\n", job.name())).collect();
             let done = study.trainings().len() + study.measurings().len() - jobs.len();
-            answer(&format!("{done} pieces of work are done, {} are left\n{}", jobs.len(), all.concat()));
-            return Ok(ExitCode::SUCCESS);
+            return finish(&format!("{done} pieces of work are done, {} are left\n{}", jobs.len(), all.concat()));
         }
         if !self.write && !work(&study, jobs, self.jobs as usize)? {
             eprintln!("interrupted; finished jobs stay done: the same command goes on");
@@ -108,8 +106,7 @@ impl StudyArgs {
             std::fs::write(&file, picture).map_err(Error::file(&file))?;
         }
         std::fs::write(&study.page, &page.text).map_err(Error::file(&study.page))?;
-        answer(&format!("{}\n\nTry next:\n  flow view --folder {}", study.page.display(), study.home().display()));
-        Ok(ExitCode::SUCCESS)
+        finish(&format!("{}\n\nTry next:\n  flow view --folder {}", study.page.display(), study.home().display()))
     }
 }
 

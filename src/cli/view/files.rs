@@ -4,8 +4,8 @@
 use super::experiments::experiments;
 use super::folder::PagesFolder;
 use super::runs::{ServedRun, ServedRuns};
-use super::server::FILES;
-use super::{audit, clusters, curves, episode, iteration, memory, overview, panel, Answer};
+use super::server::{of_page, FILES};
+use super::{clusters, curves, episode, iteration, overview, panel, Answer};
 use crate::cli::error::Result;
 use crate::cli::study::ShownStudy;
 use serde_json::{json, Map, Value};
@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// About how many bytes of answers a file has.
 const LONG: usize = 1 << 20;
+
+/// A run with its number.
+type Numbered<'a> = (usize, &'a ServedRun);
 
 /// The written part.
 pub struct Written {
@@ -51,7 +54,7 @@ pub fn write(runs: &ServedRuns, folder: &Path, iterations: usize) -> Result<Writ
     }
     let all = runs.list();
     for (number, run) in all.iter().enumerate() {
-        writer.run(number, run, iterations)?;
+        writer.run((number, run), iterations)?;
     }
     for experiment in experiments(&all).iter().filter(|experiment| experiment.runs.len() > 1) {
         writer.experiment(&experiment.runs.iter().filter_map(|number| Some((*number, all.get(*number)?.clone()))).collect::<Vec<_>>())?;
@@ -80,7 +83,7 @@ fn as_file(page: &str) -> String {
 
 impl Writer {
     /// Writes an answer. What a run can't answer is written with the reason, and counted.
-    fn put(&mut self, path: &str, given: &[(&str, String)], answer: Answer) -> Result<Value> {
+    fn put(&mut self, path: &str, given: &[(&str, &str)], answer: Answer) -> Result<Value> {
         let answer = answer.unwrap_or_else(|error| {
             let page = path.rsplit('/').next().unwrap_or(path);
             *self.left_out.entry(format!("{page}: {error}")).or_default() += 1;
@@ -105,16 +108,22 @@ impl Writer {
         Ok(())
     }
 
-    fn run(&mut self, number: usize, run: &ServedRun, iterations: usize) -> Result<()> {
-        let path = |page: &str| format!("runs/{number}/{page}");
-        let overview = self.put(&path("run"), &[], overview::run(run))?;
+    /// Writes what the server would answer for this page of a run.
+    fn page(&mut self, (number, run): Numbered, page: &str, given: &[(&str, &str)]) -> Result<Value> {
+        let parameters = given.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        self.put(&format!("runs/{number}/{page}"), given, of_page(run, page, &parameters))
+    }
+
+    fn run(&mut self, of: Numbered, iterations: usize) -> Result<()> {
+        let run = of.1;
+        let overview = self.page(of, "run", &[])?;
         if overview.get("error").is_some() {
             return Ok(());
         }
-        self.put(&path("state"), &[], overview::state(run))?;
-        self.put(&path("failures"), &[], panel::failures(run))?;
+        self.page(of, "state", &[])?;
+        self.page(of, "failures", &[])?;
         for (node, name) in figures(&overview) {
-            self.put(&path("curve"), &[("node", node.clone()), ("name", name.clone())], curves::curve(run, &node, &name))?;
+            self.page(of, "curve", &[("node", &node), ("name", &name)])?;
         }
         let manifest = run.manifest()?;
         // A finished run may have measured once more after its last iteration.
@@ -123,19 +132,18 @@ impl Writer {
         let last: Vec<u64> = after.into_iter().chain(trained.into_iter().rev().take(iterations)).collect();
         for (node, role) in overview["roles"].as_object().into_iter().flatten() {
             match role.as_str() {
-                Some("remembers") => self.memory(number, run, node, &last)?,
-                Some("measures") => self.panel(number, run, node, &last)?,
+                Some("remembers") => self.memory(of, node, &last)?,
+                Some("measures") => self.panel(of, node, &last)?,
                 _ => {}
             }
         }
-        for (node, i) in clusters::nodes(run)?.into_iter().flat_map(|node| last.iter().map(move |i| (node.clone(), *i))) {
-            let answer = clusters::clusters(run, &node, i);
-            self.put(&path("clusters"), &[("node", node), ("iteration", i.to_string())], answer)?;
+        for (node, i) in clusters::nodes(run)?.into_iter().flat_map(|node| last.iter().map(move |i| (node.clone(), i.to_string()))) {
+            self.page(of, "clusters", &[("node", &node), ("iteration", &i)])?;
         }
         for name in run.audits()? {
-            self.put(&path("audit"), &[("name", name.clone())], audit::audit(run, &name))?;
+            self.page(of, "audit", &[("name", &name)])?;
         }
-        last.iter().try_for_each(|iteration| self.iteration(number, run, *iteration, "trajectories"))
+        last.iter().try_for_each(|iteration| self.iteration(of, *iteration))
     }
 
     /// The tables of a study, and where each cell comes from.
@@ -144,10 +152,8 @@ impl Writer {
         for table in shown["tables"].as_array().into_iter().flatten() {
             let (rows, columns) = (table["rows"].as_array().into_iter().flatten(), table["columns"].as_array());
             for (row, column) in rows.flat_map(|row| columns.into_iter().flatten().map(move |column| (row, column))) {
-                let cell = [&table["title"], &row["name"], column].map(|name| name.as_str().unwrap_or_default().to_owned());
-                let [title, name, column] = &cell;
-                let given = [("table", title.clone()), ("row", name.clone()), ("column", column.clone())];
-                self.put("study", &given, study.origin(title, name, column))?;
+                let [title, name, column] = [&table["title"], &row["name"], column].map(|name| name.as_str().unwrap_or_default());
+                self.put("study", &[("table", title), ("row", name), ("column", column)], study.origin(title, name, column))?;
             }
         }
         Ok(())
@@ -160,66 +166,57 @@ impl Writer {
         let numbers = runs.iter().map(|(number, _)| number.to_string()).collect::<Vec<_>>().join(",");
         let served: Vec<_> = runs.iter().map(|(_, run)| run.clone()).collect();
         for (node, name) in figures(&overview) {
-            let given = [("runs", numbers.clone()), ("node", node.clone()), ("name", name.clone())];
+            let given = [("runs", numbers.as_str()), ("node", &node), ("name", &name)];
             self.put(&format!("runs/{first}/band"), &given, curves::band(&served, &node, &name))?;
         }
         Ok(())
     }
 
     /// A memory as of these iterations.
-    fn memory(&mut self, number: usize, run: &ServedRun, node: &str, iterations: &[u64]) -> Result<()> {
-        for iteration in iterations {
-            let at = ("iteration", iteration.to_string());
-            self.put(&format!("runs/{number}/memory"), &[("node", node.into()), at.clone()], memory::memory(run, node, *iteration))?;
-            self.put(&format!("runs/{number}/told"), &[at], memory::effects(run, *iteration))?;
+    fn memory(&mut self, of: Numbered, node: &str, iterations: &[u64]) -> Result<()> {
+        for iteration in iterations.iter().map(u64::to_string) {
+            self.page(of, "memory", &[("node", node), ("iteration", &iteration)])?;
+            self.page(of, "told", &[("iteration", &iteration)])?;
         }
         Ok(())
     }
 
     /// A panel, the last time that it was measured, with its episodes.
-    fn panel(&mut self, number: usize, run: &ServedRun, node: &str, iterations: &[u64]) -> Result<()> {
-        let measured = panel::measured(run, node)?;
-        let newest = iterations.iter().chain(measured.last()).copied().collect::<std::collections::BTreeSet<u64>>();
-        for iteration in &newest {
-            let given = [("node", node.into()), ("iteration", iteration.to_string())];
-            self.put(&format!("runs/{number}/panel"), &given, panel::panel(run, node, *iteration))?;
+    fn panel(&mut self, of: Numbered, node: &str, iterations: &[u64]) -> Result<()> {
+        let measured = panel::measured(of.1, node)?;
+        for iteration in iterations.iter().chain(measured.last()).collect::<std::collections::BTreeSet<_>>() {
+            self.page(of, "panel", &[("node", node), ("iteration", &iteration.to_string())])?;
         }
-        measured.last().map_or(Ok(()), |iteration| self.episodes(number, run, *iteration, node))
+        measured.last().map_or(Ok(()), |iteration| self.episodes(of, *iteration, node))
     }
 
     /// The rows of an iteration: its episodes, each in full, its groups, its updates.
-    fn iteration(&mut self, number: usize, run: &ServedRun, iteration: u64, table: &str) -> Result<()> {
-        let path = |page: &str| format!("runs/{number}/{page}");
-        let at = ("iteration", iteration.to_string());
-        self.put(&path("figures"), std::slice::from_ref(&at), overview::figures(run, iteration))?;
-        self.put(&path("updates"), std::slice::from_ref(&at), iteration::updates(run, iteration))?;
-        self.episodes(number, run, iteration, table)?;
-        let groups = iteration::groups(run, iteration, "group");
-        let mut groupings: Vec<String> = groups
-            .iter()
-            .flat_map(|known| known["by"].as_array().cloned().unwrap_or_default())
-            .filter_map(|by| by.as_str().map(Into::into))
-            .collect();
+    fn iteration(&mut self, of: Numbered, iteration: u64) -> Result<()> {
+        let at = ("iteration", &*iteration.to_string());
+        self.page(of, "figures", &[at])?;
+        self.page(of, "updates", &[at])?;
+        self.episodes(of, iteration, "trajectories")?;
+        let known = iteration::groups(of.1, iteration, "group").unwrap_or_default();
+        let mut groupings: Vec<&str> = known["by"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         if groupings.is_empty() {
-            groupings.push("group".into());
+            groupings.push("group");
         }
         for by in groupings {
-            self.put(&path("groups"), &[at.clone(), ("by", by.clone())], iteration::groups(run, iteration, &by))?;
-            for (id, group) in iteration::all_groups(run, iteration, &by).unwrap_or_default() {
-                self.put(&path("group"), &[at.clone(), ("by", by.clone()), ("id", id)], group)?;
+            self.page(of, "groups", &[at, ("by", by)])?;
+            for (id, group) in iteration::all_groups(of.1, iteration, by).unwrap_or_default() {
+                self.put(&format!("runs/{}/group", of.0), &[at, ("by", by), ("id", &id)], group)?;
             }
         }
         Ok(())
     }
 
     /// The episodes of a table in an iteration, each in full.
-    fn episodes(&mut self, number: usize, run: &ServedRun, iteration: u64, table: &str) -> Result<()> {
-        let path = |page: &str| format!("runs/{number}/{page}");
-        let at = ("iteration", iteration.to_string());
-        self.put(&path("episodes"), &[at.clone(), ("table", table.into())], iteration::episodes(run, iteration, table))?;
-        for (task, sample, answer) in episode::episodes(run, iteration, table).unwrap_or_default() {
-            let given = [at.clone(), ("table", table.into()), ("task", task), ("sample", sample.to_string())];
-            self.put(&path("episode"), &given, answer)?;
+    fn episodes(&mut self, of: Numbered, iteration: u64, table: &str) -> Result<()> {
+        let shared = [("iteration", &*iteration.to_string()), ("table", table)];
+        self.page(of, "episodes", &shared)?;
+        for (task, sample, answer) in episode::episodes(of.1, iteration, table).unwrap_or_default() {
+            let given = [shared[0], shared[1], ("task", &task), ("sample", &sample.to_string())];
+            self.put(&format!("runs/{}/episode", of.0), &given, answer)?;
         }
         Ok(())
     }

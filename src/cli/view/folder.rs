@@ -4,7 +4,7 @@
 use crate::cli::error::{Error, Result};
 use crate::files;
 use serde_json::{json, Value};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 /// Lists the files of the pages: what it lists may be overwritten.
@@ -57,7 +57,7 @@ impl PagesFolder {
     /// Writes a new file.
     pub fn file(&mut self, name: &str, text: &str) -> Result<()> {
         let path = self.root.join(name);
-        files::create(&path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(Error::file(&path))?;
+        files::write(&path, text.as_bytes()).map_err(Error::file(&path))?;
         self.bytes += text.len() as u64;
         self.names.push(name.into());
         // Before there are many that a later try would not know.
@@ -77,7 +77,7 @@ impl PagesFolder {
         let path = self.root.join(LIST);
         let about = "Pages that `flow view --static` or `flow report` wrote. The same command overwrites these files and no other.";
         let text = json!({ "about": about, "files": self.names }).to_string();
-        files::create(&path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(Error::file(&path))
+        files::write(&path, text.as_bytes()).map_err(Error::file(&path))
     }
 }
 

@@ -27,7 +27,7 @@ pub use follow::FollowingPages;
 pub use runs::ServedRuns;
 
 use super::error::{Error, Result};
-use super::output::{answer, CommandResult};
+use super::output::{answer, finish, CommandResult};
 use super::room;
 use super::study::ShownStudy;
 use clap::Args;
@@ -81,8 +81,7 @@ impl ViewArgs {
         }
         room::limit();
         if let Some(folder) = &self.pages {
-            answer(&write(&runs, folder, self.rows)?.text(None));
-            return Ok(ExitCode::SUCCESS);
+            return finish(&write(&runs, folder, self.rows)?.text(None));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).max_blocking_threads(4).enable_all().build()?;
         runtime.block_on(async {

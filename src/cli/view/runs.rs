@@ -131,18 +131,8 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 impl ServedRun {
     fn new(run: Run) -> ServedRun {
         let folder = run.root().display().to_string();
-        ServedRun {
-            run,
-            folder,
-            manifest: Mutex::default(),
-            tables: Mutex::default(),
-            pipeline: OnceLock::new(),
-            graph: OnceLock::new(),
-            overview: Mutex::default(),
-            kept: Mutex::default(),
-            vocabularies: OnceLock::new(),
-            waiting: Mutex::default(),
-        }
+        let (manifest, tables, pipeline, graph, overview, kept, vocabularies, waiting) = Default::default();
+        ServedRun { run, folder, manifest, tables, pipeline, graph, overview, kept, vocabularies, waiting }
     }
 
     /// What is committed now.

@@ -139,7 +139,8 @@ fn row_name(given: &Parameters) -> [(&str, &str); 5] {
     ["task", "sample", "attempt", "turn", "phase"].map(|column| (column, text(given, column)))
 }
 
-fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
+/// The answer for a page of one run that needs nothing but its log.
+pub fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
     let at = || number(given, "iteration");
     let table = given.get("table").map_or("trajectories", String::as_str);
     let by = given.get("by").map_or("group", String::as_str);

@@ -2,9 +2,10 @@
 //! one.
 
 use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome, ANSWER};
-use super::secret::{is_proved, nonce, proof, Side};
+use super::secret::{is_proved, proof, Side};
 use super::waiting::{Meanwhile, PeerWait, PATIENCE};
 use super::{keepalive, Cluster, ClusterError, Hosts, Purpose, RunIdentity};
+use crate::files;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -27,7 +28,7 @@ impl Cluster {
         for process in 0..here {
             for purpose in Purpose::ALL {
                 let stream = waiting.connected(process)?;
-                let nonce = if hosts.secret.is_empty() { String::new() } else { nonce()? };
+                let nonce = if hosts.secret.is_empty() { String::new() } else { files::random()? };
                 let greeting = Greeting { process: here, purpose, same: same.clone(), nonce };
                 let (welcome, stream) = waiting.exchange(stream, &greeting, process)?;
                 if let Some(why) = welcome.refused {
@@ -72,7 +73,7 @@ impl Cluster {
             }
             for guest in std::mem::take(&mut knocking) {
                 // Any other program that connects to the port is rejected.
-                let Ok(looked) = guest.look(waiting.secret()) else { continue };
+                let Ok(looked) = guest.look(&waiting.hosts.secret) else { continue };
                 match looked {
                     Looked::Waits(guest) => knocking.push_back(guest),
                     Looked::Greeted { greeting, stream, proved } => {
@@ -134,7 +135,7 @@ impl Guest {
                     Ok(Looked::Greeted { greeting, stream, proved })
                 }
                 Ok((greeting, stream)) => {
-                    let nonce = nonce()?;
+                    let nonce = files::random()?;
                     let proof = proof(secret, Side::Accepts, &greeting, &nonce);
                     say(&stream, &Answer::Challenge(Challenge { nonce: nonce.clone(), proof }))?;
                     Ok(Looked::Waits(Guest::Challenged(greeting, nonce, LineReader::new(stream, Instant::now() + ANSWER)?)))

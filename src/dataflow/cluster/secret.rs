@@ -5,21 +5,12 @@
 use super::greeting::Greeting;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
-use std::fs::File;
-use std::io::{self, Read};
 
 /// Which side proves: a proof of one side isn't valid for the other.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     Accepts,
     Connects,
-}
-
-/// A number that was never used before, in hexadecimal.
-pub(super) fn nonce() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The message that is authenticated: all that the connection is about, and both nonces.

@@ -32,7 +32,8 @@ impl Meanwhile<'_> {
 
 /// The wait for all other processes.
 pub(super) struct PeerWait<'a> {
-    hosts: &'a Hosts,
+    /// The addresses of all processes, and their secret.
+    pub hosts: &'a Hosts,
     meanwhile: &'a Meanwhile<'a>,
     start: Instant,
     /// The process that was last announced as missing.
@@ -43,11 +44,6 @@ impl<'a> PeerWait<'a> {
     /// Begins now.
     pub(super) fn new(hosts: &'a Hosts, meanwhile: &'a Meanwhile<'a>) -> PeerWait<'a> {
         PeerWait { hosts, meanwhile, start: Instant::now(), announced: None }
-    }
-
-    /// The secret of the hosts file.
-    pub(super) fn secret(&self) -> &'a str {
-        &self.hosts.secret
     }
 
     /// Prints a message for the person who started this process.
@@ -98,7 +94,7 @@ impl<'a> PeerWait<'a> {
     ) -> Result<(Welcome, TcpStream), ClusterError> {
         let silent = |source: io::Error| ClusterError::NoAnswer { process, source };
         let unproven = || ClusterError::Unproven { process, address: self.hosts.addresses[process].clone() };
-        let secret = self.secret();
+        let secret = &self.hosts.secret;
         say(&stream, greeting).map_err(silent)?;
         let (mut awaited, mut proved) = (LineReader::new(stream, Instant::now() + PATIENCE).map_err(silent)?, secret.is_empty());
         loop {

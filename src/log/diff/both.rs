@@ -49,7 +49,7 @@ impl RunPair {
         let (db, tables) = connect_both([("a", a, &of_a, &committed[0]), ("b", b, &of_b, &committed[1])])?;
         let named = |manifest: &LogIndex, tables: &[Table]| {
             let columns_of = |id: &str| tables.iter().find(|t| t.name == id).map(|t| t.columns.clone()).unwrap_or_default();
-            let all = manifest.info.nodes.iter().map(|n| (n.id.clone(), columns_of(&n.id)));
+            let all = manifest.head.info.nodes.iter().map(|n| (n.id.clone(), columns_of(&n.id)));
             all.filter(|(_, columns)| NAME.iter().all(|n| has(columns, n))).collect()
         };
         let sides = [named(&of_a, &tables[0]), named(&of_b, &tables[1])];

@@ -35,7 +35,8 @@ const OTHER: &str = "other";
 pub struct Expressions {
     columns: Vec<(String, Kind, String)>,
     reads: BTreeSet<String>,
-    others: bool,
+    /// Whether they ask which rows are there to be counted alone.
+    pub others: bool,
     db: Connection,
 }
 
@@ -52,11 +53,6 @@ impl Expressions {
             expressions.add(name, text).map_err(|error| (name.clone(), error))?;
         }
         Ok(expressions)
-    }
-
-    /// Whether they ask which rows are there to be counted alone.
-    pub fn ask_others(&self) -> bool {
-        self.others
     }
 
     /// The columns that they read, and those that name a row.

@@ -29,8 +29,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         } else {
             continue;
         };
-        let at = vec!["models".into(), name.clone(), "act".into()];
-        mistakes.push(Wrong { at, message, help: Some(help.into()) });
+        mistakes.push(Wrong::in_model(name, "act", message).help(help));
     }
     mistakes
 }

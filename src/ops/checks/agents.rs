@@ -7,11 +7,10 @@ use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::{PassageSlot, RecallTime};
-use crate::rollout::prompt;
-use crate::rollout::question::{self, ReflectionQuestion};
 use crate::rollout::settings::Actor;
 use crate::rollout::tags::{self, ACTION};
-use crate::rollout::template::TemplateError;
+use crate::rollout::template::{PromptTemplates, TemplateError};
+use crate::rollout::{prompt, question};
 
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Wrong> {
@@ -83,7 +82,7 @@ pub fn words(node: &Node, agent: &Agent) -> Result<Vec<String>, Wrong> {
 }
 
 /// The reflection prompt of an agent whose settings are at this path in the node's.
-pub fn question(node: &Node, at: &[&str], agent: &Agent) -> Result<ReflectionQuestion, Wrong> {
+pub fn question(node: &Node, at: &[&str], agent: &Agent) -> Result<PromptTemplates, Wrong> {
     question::tried(agent).map_err(|(setting, error)| template(node, &[at, &["agent", setting]].concat(), &error))
 }
 

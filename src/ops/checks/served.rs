@@ -16,8 +16,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         // What isn't in its form is reported as that.
         let Ok(serve) = ServeSettings::deserialize(&model["serve"]) else { continue };
         if let Some((message, help)) = fault(name, model, &serve) {
-            let at = ["models", name, "serve"].map(String::from).to_vec();
-            mistakes.push(Wrong { at, message, help: None }.help(help));
+            mistakes.push(Wrong::in_model(name, "serve", message).help(help));
         }
         let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
         mistakes.extend(pipeline.all().filter(asks).filter_map(|node| unlike(node, name, &serve)));

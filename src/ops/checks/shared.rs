@@ -30,8 +30,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             ),
             None => continue,
         };
-        let at = vec!["models".into(), name.clone(), BASE.into()];
-        found.push(Wrong { at, message, help: Some(help) });
+        found.push(Wrong::in_model(name, BASE, message).help(help));
     }
     found
 }

@@ -219,7 +219,7 @@ impl Attempts {
         }
         let actions: Vec<&str> = ended.turns.iter().map(|turn| turn.action.as_str()).collect();
         let entry = notes::history(ended.start.attempt, &actions, &ended.outcome);
-        notes::grown(memory, &entry, self.notes.budget, self.sampler.tokenizer())
+        notes::grown(memory, &entry, self.notes.budget, self.sampler.player.tokenizer())
     }
 
     /// Records the metrics of the iteration so far. `success` is that of trials; `pass@k` the share of them won within

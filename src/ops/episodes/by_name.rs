@@ -15,5 +15,5 @@ pub fn edges<'s>(agent: &Agent, ports: &Ports<'s>) -> (Vec<String>, Vec<Edge<'s>
 
 /// Plays on with the newest versions of these models, which came by their inputs.
 pub fn renew(sampler: &mut Sampler, names: &[String], came: &[Vec<RecordBatch>]) -> Result<(), RowError> {
-    sampler.renew(|model, had| newest(had, names.iter().position(|name| name == model).and_then(|place| came.get(place))))
+    sampler.player.renew(|model, had| newest(had, names.iter().position(|name| name == model).and_then(|place| came.get(place))))
 }

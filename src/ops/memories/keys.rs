@@ -18,7 +18,6 @@ pub struct Keyed {
     #[serde(default)]
     pub points: Points,
     /// The encoder, of `models`, for `points: encoder`.
-    #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
     pub encoder: Option<String>,
 }

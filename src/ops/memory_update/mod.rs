@@ -38,7 +38,6 @@ struct MemoryUpdate {
     #[serde(default = "action")]
     text: String,
     /// The text is read from this tag, as <tip>...</tip>; the whole column when left out.
-    #[serde(default)]
     tag: Option<String>,
     /// The text is a list, and each line becomes an entry: how its lines are read. A line that can't be read is noted
     /// in the table `errors`.

@@ -43,7 +43,6 @@ pub struct RewardWeights {
     #[serde(default)]
     pub format_per: FormatPer,
     /// The reward of exploration; none unless given.
-    #[serde(default)]
     pub explore: Option<Explore>,
     /// Added for an action that could not be carried out; -0.1 in GiGPO's scripts.
     #[serde(default)]
@@ -58,7 +57,6 @@ pub struct RewardWeights {
     #[serde(default)]
     pub novelty: f32,
     /// The cost of a long response (DAPO, Eq. 13); nothing unless given.
-    #[serde(default)]
     pub overlong: Option<Overlong>,
     /// The weight of the divergence from the reference as a part of the reward (REINFORCE++, Hu 2025; InstructGPT,
     /// Ouyang et al. 2022, Eq. 2): the sum over the response's tokens of the log-probability with which each was drawn,
@@ -71,16 +69,13 @@ pub struct RewardWeights {
     #[serde(default)]
     pub kl_per: KlPer,
     /// The model that played, for `kl`.
-    #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
     pub model: Option<String>,
     /// The reference model, for `kl`; `model` as it was when the run began when left out.
-    #[serde(default)]
     #[schemars(extend("x-names" = "model"))]
     pub reference: Option<String>,
     /// The temperature of the reference's logits, for `kl`, in place of the temperature that each row was drawn at
     /// (column `temperature`). When left out: that one; 1 for rows without it, as in old logs.
-    #[serde(default)]
     #[schemars(range(max = 10.0), extend("exclusiveMinimum" = 0.0))]
     pub temperature: Option<f32>,
 }

@@ -87,7 +87,7 @@ fn edge<'a>(
         return report.add(named.at, format!("the input `{port}` must be a node's name, found {}", named.called()), Some(help));
     };
     let node = names.find(name, draft.inside);
-    let fellow = draft.inside.is_some() && node.is_some_and(|i| names.nodes()[i].inside == draft.inside);
+    let fellow = draft.inside.is_some() && node.is_some_and(|i| names.nodes[i].inside == draft.inside);
     let time = if fellow { "attempt" } else { "iteration" };
     if let (true, Some(staleness)) = (fellow && delayed, from.entry("staleness")) {
         let help = format!("write `{port}: {{ after: {name} }}`: what `{name}` made in the attempt before");

@@ -67,7 +67,7 @@ pub fn body(tree: &Tree, place: usize, draft: &mut Draft, names: &NodeNames, ske
             report.add(draft.at, format!("the loop `{id}` has no `{key}`"), Some(help));
         }
     };
-    let first = names.within(place).next().map(|i| names.nodes()[i].entry.key.as_str());
+    let first = names.within(place).next().map(|i| names.nodes[i].entry.key.as_str());
     if tree.entry("op").is_none() {
         missing("loop", "write `loop: { attempts: 3, until: won }`".into());
     }
@@ -114,7 +114,7 @@ fn outputs(tree: &Tree, place: usize, id: &str, names: &NodeNames, sketch: &mut 
     if names.within(place).next().is_none() {
         return Vec::new();
     }
-    let own = || names.within(place).map(|i| names.nodes()[i].entry.key.as_str());
+    let own = || names.within(place).map(|i| names.nodes[i].entry.key.as_str());
     let mut outputs = Vec::new();
     for item in items {
         let Some(name) = item.text() else {
@@ -123,10 +123,10 @@ fn outputs(tree: &Tree, place: usize, id: &str, names: &NodeNames, sketch: &mut 
             continue;
         };
         match names.find(name, Some(place)) {
-            Some(i) if names.nodes()[i].inside == Some(place) && outputs.contains(&i) => {
+            Some(i) if names.nodes[i].inside == Some(place) && outputs.contains(&i) => {
                 report.add(item.at, format!("`{name}` is put out twice"), None)
             }
-            Some(i) if names.nodes()[i].inside == Some(place) => outputs.push(i),
+            Some(i) if names.nodes[i].inside == Some(place) => outputs.push(i),
             Some(_) => {
                 let own: Vec<&str> = own().collect();
                 let help = Some(format!("inside {} {}", if own.len() == 1 { "stands" } else { "stand" }, listed(&own, "and")));

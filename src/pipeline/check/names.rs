@@ -16,7 +16,7 @@ const TAKEN: [(&str, &str); 5] = [
 
 /// All nodes in the file's order, each loop before the nodes inside it.
 pub struct NodeNames<'a> {
-    nodes: Vec<NamedNode<'a>>,
+    pub nodes: Vec<NamedNode<'a>>,
     places: BTreeMap<&'a str, Vec<usize>>,
 }
 
@@ -57,10 +57,6 @@ impl<'a> NodeNames<'a> {
             names.nodes.push(named);
         }
         names
-    }
-
-    pub fn nodes(&self) -> &[NamedNode<'a>] {
-        &self.nodes
     }
 
     /// Whom a node inside the loop `inside` (or in none) means by `name`: one in the same loop, else one in none, else

@@ -23,7 +23,7 @@ pub fn nodes<'a>(tree: &'a Tree, catalog: &'a Catalog, sketch: &mut Sketch<'a>, 
     let names = NodeNames::collect(nodes, report);
     let mut used = UsedNames::default();
     bases(tree, catalog, sketch, &mut used, report);
-    for (place, NamedNode { entry, inside }) in names.nodes().iter().enumerate() {
+    for (place, NamedNode { entry, inside }) in names.nodes.iter().enumerate() {
         let draft = node(entry, (place, *inside), &names, (tree, catalog), (sketch, &mut used), report);
         sketch.nodes.push(draft);
     }
@@ -72,17 +72,9 @@ fn node<'a>(
     (sketch, used): (&mut Sketch, &mut UsedNames),
     report: &mut Report,
 ) -> Draft<'a> {
-    let mut draft = Draft {
-        id: key,
-        at: *at,
-        op_at: *at,
-        inside,
-        spec: None,
-        edges: Vec::new(),
-        broken_inputs: false,
-        with: None,
-        with_tree: value.get("with"),
-        body: None,
+    let mut draft = {
+        let (spec, edges, broken_inputs, with, body) = Default::default();
+        Draft { id: key, at: *at, op_at: *at, inside, spec, edges, broken_inputs, with, with_tree: value.get("with"), body }
     };
     if !matches!(value.value, Shape::Map(_)) {
         let spot = if value.is_null() { *at } else { value.at };
@@ -93,7 +85,7 @@ fn node<'a>(
     if let (true, Some(around)) = (is_loop(value), inside) {
         mention(value, &mut sketch.mentioned);
         let help = "a loop holds operators only: put its nodes into the outer one, or the loop beside it";
-        report.add(*at, format!("`{key}` is a loop inside the loop `{}`", names.nodes()[around].entry.key), Some(help.into()));
+        report.add(*at, format!("`{key}` is a loop inside the loop `{}`", names.nodes[around].entry.key), Some(help.into()));
         return draft;
     }
     if is_loop(value) {

@@ -213,7 +213,7 @@ impl MatrixAdapters {
     /// The adapters `parts` of one matrix, with the weights `flat` of the layout `own`.
     pub fn new(parts: Vec<AdapterPart>, scaling: f64, own: &Layout, flat: &[f32]) -> MatrixAdapters {
         let low_rank = |AdapterPart { at, names: [down, up] }: AdapterPart| {
-            let find = |name: &str| own.leaf_of(name).map(|leaf| &own.leaves()[leaf]);
+            let find = |name: &str| own.leaf_of(name).map(|leaf| &own.leaves[leaf]);
             let (down, up) = (find(&down)?, find(&up)?);
             let (rank, inputs, outputs) = (down.size[0] as usize, down.size[1] as usize, up.size[0] as usize);
             let (down_at, up_at) = (down.at as usize, up.at as usize);

@@ -54,7 +54,8 @@ pub enum MatrixFormat {
 pub struct Engine {
     config: DecoderConfig,
     format: MatrixFormat,
-    isa: Isa,
+    /// Which instructions it uses.
+    pub isa: Isa,
     rope: RopeTables,
     embedding: FrozenMatrix,
     /// The output matrix, where it is another one than the embedding.
@@ -146,11 +147,11 @@ impl Engine {
         let own = adapter.layout();
         let block = |i: usize| {
             MATRICES.map(|tail| {
-                let leaf = base.leaf_of(&format!("model.layers.{i}.{tail}.weight")).map(|leaf| &base.leaves()[leaf]);
+                let leaf = base.leaf_of(&format!("model.layers.{i}.{tail}.weight")).map(|leaf| &base.leaves[leaf]);
                 MatrixAdapters::new(leaf.map(|leaf| adapter.parts(base, leaf)).unwrap_or_default(), adapter.lora.scaling(), own, flat)
             })
         };
-        let learnt = own.leaf_of(&whole(VALUE_HEAD)).map(|leaf| own.leaves()[leaf].at as usize);
+        let learnt = own.leaf_of(&whole(VALUE_HEAD)).map(|leaf| own.leaves[leaf].at as usize);
         let learnt = learnt.map(|at| ValueHead { weights: flat[at..at + self.config.width].to_vec(), at: Some(at) });
         Adapters { blocks: (0..self.blocks.len()).map(block).collect(), head: learnt.or_else(|| self.own_head()), len: flat.len() }
     }
@@ -172,11 +173,6 @@ impl Engine {
     /// Its sizes and constants.
     pub fn config(&self) -> &DecoderConfig {
         &self.config
-    }
-
-    /// Which instructions it uses.
-    pub fn isa(&self) -> Isa {
-        self.isa
     }
 
     fn output(&self) -> &FrozenMatrix {

@@ -139,7 +139,7 @@ struct PagedSequences<'a, 'b, E> {
 
 impl<E: KvNumber> KvMemory for PagedSequences<'_, '_, E> {
     fn attend(&mut self, block: usize, qkv: StridedRows, out: &mut [f32]) {
-        let (isa, heads) = (self.engine.isa(), self.engine.heads());
+        let (isa, heads) = (self.engine.isa, self.engine.heads());
         let at = block * heads.page();
         let (queries, keys) = (heads.queries * heads.head, heads.keys * heads.head);
         let mut row = 0;

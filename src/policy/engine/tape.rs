@@ -40,7 +40,8 @@ pub struct Tape {
     streams: ResidualStreams,
     /// The stream after the last block, of the output nodes.
     last: Vec<f32>,
-    states: Vec<f32>,
+    /// The final states of the output nodes, `[outputs, width]`, after the last norm.
+    pub states: Vec<f32>,
 }
 
 /// Room for intermediate values of a block's backward pass, used again by the next.
@@ -117,12 +118,6 @@ impl Tape {
         Tape { running: running.clone(), tokens, before, output_nodes: output_nodes.to_vec(), streams, last, states }
     }
 
-    /// The final states of the output nodes, `[outputs, width]`, after the last norm.
-    #[cfg(test)]
-    pub fn states(&self) -> &[f32] {
-        &self.states
-    }
-
     /// The log-probability and entropy of each of `choices`, with `bends` how the entropy's gradient lies, and the
     /// tokens of `listing`.
     pub fn figures(&self, choices: &[StateChoice], bends: bool, listing: Option<Listing>) -> ChoiceFigures {
@@ -131,7 +126,7 @@ impl Tape {
         let mut figures = ChoiceFigures { logprobs: none(), entropies: none(), slopes: none(), bends: bends_of, listed: None };
         let mut list = listing.map(|listing| TokenLists::new(listing, choices.len(), self.running.engine.config.tokens));
         let choices_of = by_state(choices, self.output_nodes.len());
-        let isa = self.running.engine.isa();
+        let isa = self.running.engine.isa;
         each_output(&self.running, &self.states, |state, logits| {
             for &i in &choices_of[state] {
                 let StateChoice { token, temperature, allowed, .. } = &choices[i];

@@ -48,7 +48,7 @@ fn both(architecture: &Arc<dyn Architecture>, format: MatrixFormat, isa: Isa) ->
     let net =
         Net::new(architecture.clone(), &Tensor::from_slice(&flat), Kind::Float, &[0]).adapted(&adapter, &Tensor::from_slice(&own)).unwrap();
     let leaf = |name: &str| {
-        let leaf = &layout.leaves()[layout.leaf_of(name)?];
+        let leaf = &layout.leaves[layout.leaf_of(name)?];
         let count = leaf.size.iter().product::<i64>() as usize;
         Some((flat[leaf.at as usize..][..count].to_vec(), leaf.size.clone()))
     };
@@ -244,7 +244,7 @@ fn a_row_has_the_same_bits_in_any_company() {
             sequences.iter().for_each(|sequence| ends.extend(trie.add(sequence).last()));
             let tape = Tape::new(&running, &trie, &ends, false);
             let learnt: Vec<Vec<u32>> =
-                tape.states().chunks(running.engine.config().width).map(|state| state.iter().map(|x| x.to_bits()).collect()).collect();
+                tape.states.chunks(running.engine.config().width).map(|state| state.iter().map(|x| x.to_bits()).collect()).collect();
             assert!(learnt == alone, "{}, {isa}: learning", architecture.name());
         }
     }

@@ -7,7 +7,7 @@ use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::products::isa::Isa;
 use crate::policy::sequence::check;
-use crate::policy::{PolicyError, Reply, Request, Sampling};
+use crate::policy::{PolicyError, Reply, Request, Result, Sampling};
 use crate::seed::{mix, Random};
 
 /// An answer in the making.
@@ -42,32 +42,16 @@ impl<'a> PartialAnswer<'a> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
-    pub fn new(
-        request: &'a Request,
-        index: usize,
-        (sampling, stops): (&Sampling, Stops<'a>),
-        net: &'a Net,
-    ) -> Result<PartialAnswer<'a>, PolicyError> {
+    pub fn new(request: &'a Request, index: usize, (sampling, stops): (&Sampling, Stops<'a>), net: &'a Net) -> Result<PartialAnswer<'a>> {
         let wrong = |fault| PolicyError::Row { row: index, fault };
         let longest = request.choices.iter().map(Vec::len).max();
         let limit = longest.unwrap_or(sampling.max_tokens);
         check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
         let constraint =
             if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?) };
-        let mut answer = PartialAnswer {
-            index,
-            seed: request.seed,
-            constraint,
-            prompt: 0,
-            read: 0,
-            forced: 0,
-            reply: Reply::default(),
-            limit,
-            ends: &net.ends,
-            said: (request.choices.is_empty() && sampling.penalises()).then(|| Said::new(&request.prompt, sampling)),
-            stops,
-            done: limit == 0,
-        };
+        let said = (request.choices.is_empty() && sampling.penalises()).then(|| Said::new(&request.prompt, sampling));
+        let ((prompt, read, forced, reply), seed, ends, done) = (Default::default(), request.seed, &net.ends, limit == 0);
+        let mut answer = PartialAnswer { index, seed, constraint, prompt, read, forced, reply, limit, ends, said, stops, done };
         while let Some(token) = answer.constraint.as_ref().and_then(ChoiceConstraint::forced) {
             answer.write(token, 0.0);
             if let Some(constraint) = &mut answer.constraint {

@@ -22,7 +22,7 @@ use super::model::Net;
 use super::room;
 use super::threads::spread;
 use super::trie::shared;
-use super::{GenerationOutput, PolicyError, Request, Sampling, Tally, Tokenizer, PAD_TO};
+use super::{GenerationOutput, Request, Result, Sampling, Tally, Tokenizer, PAD_TO};
 use answer::PartialAnswer;
 use decode::write;
 use read::{read_there, ReadResult};
@@ -55,7 +55,7 @@ pub fn generate(
     requests: &[Request],
     (sampling, tokenizer): (&Sampling, &Tokenizer),
     threads: usize,
-) -> Result<GenerationOutput, PolicyError> {
+) -> Result<GenerationOutput> {
     let stops = Stops { texts: &sampling.stop, tokenizer };
     let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, (sampling, stops), net));
     let mut answers = begun.collect::<Result<Vec<_>, _>>()?;
@@ -68,7 +68,7 @@ pub fn generate(
     let mut tokens = Tally::default();
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
     // Row by row nothing has to be there at once but what a row reads.
-    let limit = if net.running().is_some() { usize::MAX } else { store.limit() };
+    let limit = if net.running().is_some() { usize::MAX } else { store.limit };
     for part in parts(&begins, limit) {
         tokens.computed += answer(net, store, &prompts[part], &mut answers, sampling, threads)?;
     }
@@ -106,13 +106,13 @@ fn answer<'a>(
     answers: &mut [PartialAnswer<'a>],
     sampling: &Sampling,
     threads: usize,
-) -> Result<usize, PolicyError> {
+) -> Result<usize> {
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
     if let Some(running) = net.running() {
         let first = |i: usize, logits: &mut [f32]| {
             let begun = |&index: &usize| {
                 let mut answer = answers[index].clone();
-                answer.next_of(running.engine.isa(), logits, sampling);
+                answer.next_of(running.engine.isa, logits, sampling);
                 answer
             };
             prompts[i].1.iter().map(begun).collect::<Vec<PartialAnswer>>()

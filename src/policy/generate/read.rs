@@ -9,7 +9,7 @@ use crate::policy::model::Net;
 use crate::policy::tensors::{indices, values};
 use crate::policy::threads::spread;
 use crate::policy::trie::{runs, shared, Trie};
-use crate::policy::{room, PolicyError, PAD_TO};
+use crate::policy::{room, Result, PAD_TO};
 use std::ops::Range;
 use tch::Tensor;
 
@@ -46,7 +46,7 @@ pub fn read<T: Send>(
     sequences: &[&[u32]],
     threads: usize,
     convert: impl Fn(usize, &[f32]) -> T + Sync,
-) -> Result<ReadResult<T>, PolicyError> {
+) -> Result<ReadResult<T>> {
     if let Some(running) = net.running() {
         let (outputs, computed) = rows::read(running, store.page_cache(running), sequences, threads, |i, logits| convert(i, logits))?;
         return Ok(ReadResult { outputs, paths: vec![], computed });
@@ -65,7 +65,7 @@ pub fn read_there<T: Send>(
     sequences: &[&[u32]],
     threads: usize,
     convert: impl Fn(Range<usize>, &Tensor) -> Vec<T> + Sync,
-) -> Result<ReadResult<T>, PolicyError> {
+) -> Result<ReadResult<T>> {
     let paths = store.admit(sequences.iter().copied());
     let ready = store.ready();
     let begins = |i: usize| shared(sequences[i - 1], sequences[i]);

@@ -13,7 +13,7 @@ use crate::policy::engine::pages::{advance, Sequence, PAGE};
 use crate::policy::engine::AdaptedEngine;
 use crate::policy::threads::spread;
 use crate::policy::trie::shared;
-use crate::policy::{PolicyError, Sampling};
+use crate::policy::{Result, Sampling};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
@@ -42,7 +42,7 @@ pub fn read<T: Send>(
     sequences: &[&[u32]],
     threads: usize,
     convert: impl Fn(usize, &mut [f32]) -> T + Sync,
-) -> Result<ReadOutput<T>, PolicyError> {
+) -> Result<ReadOutput<T>> {
     let mut outputs: Vec<Option<T>> = sequences.iter().map(|_| None).collect();
     let mut computed = 0;
     let mut waiting: Vec<usize> = (0..sequences.len()).collect();
@@ -178,7 +178,7 @@ pub fn write<'a>(
     answers: &mut [PartialAnswer<'a>],
     sampling: &Sampling,
     threads: usize,
-) -> Result<usize, PolicyError> {
+) -> Result<usize> {
     let mut waiting: Vec<QueuedAnswers<'a>> = Vec::new();
     for (prompt, requests) in prompts {
         let mut alike: BTreeMap<Vec<u32>, Vec<PartialAnswer<'a>>> = BTreeMap::new();
@@ -247,7 +247,7 @@ fn write_part<'a>(
         each_output(running, &states, |row, logits| {
             for answer in &mut rows[row].answers {
                 answer.read += 1;
-                answer.next_of(running.engine.isa(), logits, sampling);
+                answer.next_of(running.engine.isa, logits, sampling);
             }
         });
         let mut next = Vec::with_capacity(rows.len());

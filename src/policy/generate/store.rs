@@ -36,7 +36,7 @@ struct TokenSlot {
 /// The tokens read.
 pub struct Store {
     /// The most slots that are kept.
-    limit: usize,
+    pub limit: usize,
     slots: Vec<TokenSlot>,
     /// Slots that hold nothing.
     free: Vec<usize>,
@@ -67,11 +67,6 @@ impl Store {
     /// Room for `limit` tokens.
     pub fn with_capacity(limit: usize) -> Store {
         Store { limit, slots: vec![], free: vec![], after: HashMap::new(), blocks: vec![], now: 0, bytes: MOST, page_cache: None }
-    }
-
-    /// How many tokens there is room for.
-    pub fn limit(&self) -> usize {
-        self.limit
     }
 
     /// The tensors, for another thread.

@@ -10,7 +10,7 @@ use super::store::Store;
 use crate::policy::choices::ChoiceConstraint;
 use crate::policy::model::Net;
 use crate::policy::sequence::check;
-use crate::policy::{PolicyError, Request, RowFault, Tally};
+use crate::policy::{PolicyError, Request, Result, RowFault, Tally};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ pub fn likelihoods(
     requests: &[Request],
     temperature: f64,
     threads: usize,
-) -> Result<ChoiceScores, PolicyError> {
+) -> Result<ChoiceScores> {
     checked(net, requests)?;
     let sorted: Vec<Vec<&[u32]>> = requests.iter().map(ascending).collect();
     // The first fork of each, and those behind it: so that no prompt is computed twice at the same time.
@@ -82,13 +82,7 @@ pub fn likelihoods(
 ///
 /// # Errors
 /// [`PolicyError::Row`] if a request can't be read.
-pub fn choice_values(
-    net: &Net,
-    version: u64,
-    store: &mut Store,
-    requests: &[Request],
-    threads: usize,
-) -> Result<ChoiceScores, PolicyError> {
+pub fn choice_values(net: &Net, version: u64, store: &mut Store, requests: &[Request], threads: usize) -> Result<ChoiceScores> {
     checked(net, requests)?;
     let sorted: Vec<Vec<&[u32]>> = requests.iter().map(ascending).collect();
     let all: Vec<(usize, usize)> = sorted.iter().enumerate().flat_map(|(i, choices)| (0..choices.len()).map(move |c| (i, c))).collect();
@@ -120,14 +114,14 @@ fn outputs<A: Sync, T: Send + Clone>(
     threads: usize,
     tokens: &mut Tally,
     convert: impl Fn(&A, &[f32]) -> T + Sync,
-) -> Result<Vec<T>, PolicyError> {
+) -> Result<Vec<T>> {
     let mut places: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
     queries.iter().enumerate().for_each(|(i, query)| places.entry(place(query)).or_default().push(i));
     places.keys().for_each(|sequence| tokens.read(version, sequence));
     let sequences: Vec<&[u32]> = places.keys().map(Vec::as_slice).collect();
     let members: Vec<&Vec<usize>> = places.values().collect();
     let mut results: Vec<Option<T>> = vec![None; queries.len()];
-    let limit = if net.running().is_some() { usize::MAX } else { store.limit() };
+    let limit = if net.running().is_some() { usize::MAX } else { store.limit };
     for part in parts(&sequences, limit) {
         let each =
             |i: usize, output: &[f32]| members[part.start + i].iter().map(|&a| (a, convert(&queries[a], output))).collect::<Vec<_>>();
@@ -140,7 +134,7 @@ fn outputs<A: Sync, T: Send + Clone>(
 }
 
 /// Refuses what the model can't read, and choices that aren't closed.
-fn checked(net: &Net, requests: &[Request]) -> Result<(), PolicyError> {
+fn checked(net: &Net, requests: &[Request]) -> Result<()> {
     for (row, request) in requests.iter().enumerate() {
         let wrong = |fault: RowFault| PolicyError::Row { row, fault };
         let longest = request.choices.iter().map(Vec::len).max().unwrap_or(0);

@@ -13,7 +13,7 @@ use super::safetensors::SafetensorsFiles;
 use super::saved::{self, check_moments, named, read_moments, write_moments, write_weights, TrainingProgress, TRAINED};
 use super::source::{check, read as read_tensors, TensorSource};
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -31,9 +31,7 @@ const MOMENTS: &str = "adapter_optimizer.safetensors";
 #[derive(Serialize, Deserialize)]
 struct PeftConfig {
     peft_type: String,
-    #[serde(default)]
     task_type: Option<String>,
-    #[serde(default)]
     base_model_name_or_path: Option<String>,
     r: usize,
     lora_alpha: f64,
@@ -51,7 +49,6 @@ struct PeftConfig {
     lora_bias: bool,
     #[serde(default)]
     fan_in_fan_out: bool,
-    #[serde(default)]
     modules_to_save: Option<Vec<String>>,
     #[serde(default)]
     layers_to_transform: Value,
@@ -106,7 +103,7 @@ impl StoredAdapter {
     ///
     /// # Errors
     /// Names the file that is missing or damaged, or what can't be computed here.
-    pub fn open(folder: &Path) -> Result<StoredAdapter, PolicyError> {
+    pub fn open(folder: &Path) -> Result<StoredAdapter> {
         let path = folder.join(CONFIG);
         let config: PeftConfig = read(&path)?;
         if let Some(what) = config.unsupported() {
@@ -132,7 +129,7 @@ impl StoredAdapter {
     ///
     /// # Errors
     /// If there is nothing of that name.
-    pub fn base(&self) -> Result<PathBuf, PolicyError> {
+    pub fn base(&self) -> Result<PathBuf> {
         if self.folder.join(saved::CONFIG).exists() {
             return Ok(self.folder.clone());
         }
@@ -148,7 +145,7 @@ impl StoredAdapter {
     ///
     /// # Errors
     /// Names what doesn't fit: a target, a tensor, its sizes.
-    pub fn adapter(&self, base: &Layout, width: usize) -> Result<Adapter, PolicyError> {
+    pub fn adapter(&self, base: &Layout, width: usize) -> Result<Adapter> {
         let head = self.files.names().contains(&learnt_whole(VALUE_HEAD).as_str()).then_some(width);
         let adapter = Adapter::new(self.lora.clone(), base, head).map_err(|e| PolicyError::at(&self.folder.join(CONFIG), e.into()))?;
         check(&self.files, adapter.layout(), "", |_| false)?;
@@ -160,7 +157,7 @@ impl StoredAdapter {
     ///
     /// # Errors
     /// If the file can't be read.
-    pub fn read(&self, adapter: &Adapter, device: Device) -> Result<Tensor, PolicyError> {
+    pub fn read(&self, adapter: &Adapter, device: Device) -> Result<Tensor> {
         read_tensors(&self.files, adapter.layout(), "", device, Kind::Float)
     }
 
@@ -168,7 +165,7 @@ impl StoredAdapter {
     ///
     /// # Errors
     /// If the file can't be read.
-    pub fn moments(&self, adapter: &Adapter, flat: &Tensor) -> Result<Moments, PolicyError> {
+    pub fn moments(&self, adapter: &Adapter, flat: &Tensor) -> Result<Moments> {
         match &self.moments {
             Some(files) => read_moments(files, adapter.layout(), self.trained.steps, flat.device()),
             None => Ok(Moments::new(flat)),
@@ -202,7 +199,7 @@ pub struct SavedAdapter<'a> {
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
-pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<(), PolicyError> {
+pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<()> {
     whole(folder, |to| {
         let base = match &saved.base {
             BaseLocation::Named(path) => path.to_string(),

@@ -12,7 +12,7 @@ use super::{adapter, find, Architecture};
 use crate::files;
 use crate::policy::tokenizer::{Tokenizer, FILES, WORDS_FILE};
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, Head, PolicyError};
+use crate::policy::{FileFault, Head, PolicyError, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,12 +43,12 @@ pub struct StoredModel {
 /// # Errors
 /// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was
 /// read by then.
-pub fn open(path: &Path) -> Result<StoredModel, PolicyError> {
+pub fn open(path: &Path) -> Result<StoredModel> {
     open_over(path, DEEPEST)
 }
 
 /// As [`open`], with at most `deepest` adapters on one another.
-fn open_over(path: &Path, deepest: usize) -> Result<StoredModel, PolicyError> {
+fn open_over(path: &Path, deepest: usize) -> Result<StoredModel> {
     if adapter::is_adapter_folder(path) {
         let own = adapter::StoredAdapter::open(path)?;
         let base = own.base()?;
@@ -68,7 +68,7 @@ fn open_over(path: &Path, deepest: usize) -> Result<StoredModel, PolicyError> {
 }
 
 /// Opens a model, whatever adapter lies beside it. With `adapted` it was never trained itself.
-fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel, PolicyError> {
+fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel> {
     if let Some(file) = gguf_at(path) {
         return open_gguf(&file);
     }
@@ -113,7 +113,7 @@ fn ggufs(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel, PolicyError> {
+fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel> {
     let path = folder.join(CONFIG);
     let wrong = |fault| PolicyError::at(&path, fault);
     let format = json.get("format").and_then(Value::as_str).unwrap_or_default();
@@ -133,7 +133,7 @@ fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel, Po
     StoredModel { architecture, tokenizer, source, trained, moments, adapters: Vec::new() }.checked(|_| false)
 }
 
-fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyError> {
+fn open_published(folder: &Path, config: &Value) -> Result<StoredModel> {
     let path = folder.join(CONFIG);
     let wrong = |fault| PolicyError::at(&path, fault);
     let mut architecture = described(config).map_err(wrong)?;
@@ -159,7 +159,7 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel, PolicyEr
 ///
 /// # Errors
 /// If there is none, or it can't be read.
-pub fn tokenizer(folder: &Path) -> Result<Arc<Tokenizer>, PolicyError> {
+pub fn tokenizer(folder: &Path) -> Result<Arc<Tokenizer>> {
     let config: Value = read(&folder.join(CONFIG))?;
     let mut files = BTreeMap::new();
     for name in FILES {
@@ -189,7 +189,7 @@ fn without_tokenizer(folder: &Path) -> String {
     )
 }
 
-fn open_gguf(path: &Path) -> Result<StoredModel, PolicyError> {
+fn open_gguf(path: &Path) -> Result<StoredModel> {
     let gguf = Gguf::open(path)?;
     let architecture = described(&gguf.config).map_err(|fault| PolicyError::at(path, fault))?;
     let tokenizer = Arc::new(Tokenizer::published(&gguf.files, &gguf.config, path)?);
@@ -214,7 +214,7 @@ impl StoredModel {
     ///
     /// # Errors
     /// Names what doesn't fit.
-    pub fn adapted_by(&self, own: &adapter::StoredAdapter) -> Result<Adapter, PolicyError> {
+    pub fn adapted_by(&self, own: &adapter::StoredAdapter) -> Result<Adapter> {
         own.adapter(&self.architecture.layout(), self.architecture.sizes().width)
     }
 
@@ -223,7 +223,7 @@ impl StoredModel {
         self.architecture.sizes().value || self.adapters.iter().any(|(adapter, _)| adapter.head)
     }
 
-    fn checked(self, unread: fn(&str) -> bool) -> Result<StoredModel, PolicyError> {
+    fn checked(self, unread: fn(&str) -> bool) -> Result<StoredModel> {
         let layout = self.architecture.layout();
         check(&*self.source, &layout, "", unread)?;
         if let Some(moments) = &self.moments {
@@ -240,7 +240,7 @@ impl StoredModel {
     ///
     /// # Errors
     /// If a file can't be read.
-    pub fn load(self, device: Device, kind: Kind) -> Result<SavedModel, PolicyError> {
+    pub fn load(self, device: Device, kind: Kind) -> Result<SavedModel> {
         let layout = self.architecture.layout();
         let flat = read_tensors(&*self.source, &layout, "", device, kind)?;
         let moments = match &self.moments {
@@ -264,6 +264,6 @@ impl StoredModel {
 ///
 /// # Errors
 /// As [`open`], or if a file can't be read.
-pub fn load(path: &Path, device: Device, kind: Kind) -> Result<SavedModel, PolicyError> {
+pub fn load(path: &Path, device: Device, kind: Kind) -> Result<SavedModel> {
     open(path)?.load(device, kind)
 }

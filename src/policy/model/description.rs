@@ -3,7 +3,7 @@
 use super::checkpoint::open;
 use super::lora::{Adapter, Lora};
 use super::parameters::Layout;
-use crate::policy::{Dtype, LoraSettings, PolicyError};
+use crate::policy::{Dtype, LoraSettings, Result};
 use std::path::Path;
 
 /// Bytes of a number that is trained.
@@ -40,7 +40,7 @@ impl Description {
     ///
     /// # Errors
     /// As when it is loaded: what is missing, damaged or unknown is named.
-    pub fn read(path: &Path) -> Result<Description, PolicyError> {
+    pub fn read(path: &Path) -> Result<Description> {
         let stored = open(path)?;
         let sizes = stored.architecture.sizes();
         let ends = stored.tokenizer.ends().iter().map(|&end| stored.tokenizer.name(end)).collect();

@@ -5,7 +5,7 @@ use super::checkpoint::{gguf_at, open};
 use super::folder::{json, tensors, text, whole};
 use super::saved::{named, published, CONFIG, WEIGHTS};
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use tch::{Device, Kind};
@@ -28,7 +28,7 @@ pub enum ExportKind {
 /// # Errors
 /// If `from` can't be read, `to` can't be written, or no other program could load it: a model with a vocabulary of
 /// `flow`'s own, a critic.
-pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind, PolicyError> {
+pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind> {
     let mut stored = open(from)?;
     let unsupported = |what: &str| Err(PolicyError::at(from, FileFault::Unsupported(what.into())));
     if !published(&*stored.architecture) {

@@ -1,7 +1,7 @@
 //! Folders that appear whole or not at all, and the files in them.
 
 use crate::files;
-use crate::policy::PolicyError;
+use crate::policy::{PolicyError, Result};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tch::Tensor;
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
-pub fn whole(folder: &Path, write: impl FnOnce(&Path) -> Result<(), PolicyError>) -> Result<(), PolicyError> {
+pub fn whole(folder: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let unfinished = beside(folder, "unfinished");
     let _ = fs::remove_dir_all(&unfinished);
     fs::create_dir_all(&unfinished).map_err(|e| PolicyError::file(&unfinished, e))?;
@@ -29,23 +29,23 @@ fn beside(folder: &Path, tail: &str) -> PathBuf {
 }
 
 /// Writes named tensors as safetensors.
-pub fn tensors(path: &Path, named: &[(String, Tensor)]) -> Result<(), PolicyError> {
+pub fn tensors(path: &Path, named: &[(String, Tensor)]) -> Result<()> {
     Tensor::write_safetensors(named, path).map_err(|e| PolicyError::file(path, e))?;
     File::open(path).and_then(|file| file.sync_all()).map_err(|e| PolicyError::file(path, e))
 }
 
 /// Writes a value as JSON.
-pub fn json(path: &Path, value: &impl Serialize) -> Result<(), PolicyError> {
+pub fn json(path: &Path, value: &impl Serialize) -> Result<()> {
     let contents = serde_json::to_string_pretty(value).map_err(|e| PolicyError::file(path, e))?;
     text(path, &(contents + "\n"))
 }
 
 /// Writes a text.
-pub fn text(path: &Path, contents: &str) -> Result<(), PolicyError> {
+pub fn text(path: &Path, contents: &str) -> Result<()> {
     fs::write(path, contents).and_then(|()| File::open(path)?.sync_all()).map_err(|e| PolicyError::file(path, e))
 }
 
-fn replace(from: &Path, to: &Path) -> Result<(), PolicyError> {
+fn replace(from: &Path, to: &Path) -> Result<()> {
     let old = beside(to, "old");
     let there = to.exists();
     if there {
@@ -80,7 +80,7 @@ pub fn names(folder: &Path) -> Vec<String> {
 pub const LONGEST: u64 = 256 << 20;
 
 /// Reads a value from JSON.
-pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, PolicyError> {
+pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let text = files::text(path, LONGEST).map_err(|e| PolicyError::file(path, e))?;
     parse(&text).map_err(|what| PolicyError::file(path, what))
 }

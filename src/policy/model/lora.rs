@@ -67,7 +67,7 @@ fn belongs(module: &str, target: &str) -> bool {
 
 /// The matrices that may have an adapter: those of the blocks.
 fn matrices(base: &Layout) -> impl Iterator<Item = &Parameter> {
-    base.parameters().iter().filter(|p| p.size.len() == 2 && p.name.contains(".layers."))
+    base.parameters.iter().filter(|p| p.size.len() == 2 && p.name.contains(".layers."))
 }
 
 /// A parameter's name without `.weight`.
@@ -163,7 +163,7 @@ impl Adapter {
     pub fn merge(&self, base: &Layout, flat: &mut Tensor, own: &Tensor) {
         let views = Views::new(&self.layout, own, false);
         tch::no_grad(|| {
-            let head = base.parameters().iter().find(|p| p.name == VALUE_HEAD);
+            let head = base.parameters.iter().find(|p| p.name == VALUE_HEAD);
             if let Some((p, head)) = head.zip(views.get(&whole(VALUE_HEAD))) {
                 flat.narrow(0, p.at, p.len()).copy_(&head.reshape([-1]));
             }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(adapter.layout().len(), 3);
         // A = [1 2], B = [3], s = 2: k gains 6 [1 2].
         let own = Tensor::from_slice(&[1.0f32, 2.0, 3.0]);
-        let leaf = &base.leaves()[1];
+        let leaf = &base.leaves[1];
         let updates = adapter.low_rank_updates(&base, leaf, &Views::new(adapter.layout(), &own, false), Kind::Float, None);
         assert_eq!((updates.len(), updates[0].at, updates[0].outputs()), (1, 2, 1));
         assert_eq!(updates[0].forward(&Tensor::from_slice(&[10.0f32, 1.0])).double_value(&[0]), 72.0);
@@ -287,7 +287,7 @@ mod tests {
         let mut base = base();
         let adapter = Adapter::new(lora(&["k_proj"]), &base, Some(2)).unwrap();
         assert_eq!((adapter.layout().len(), adapter.layout().random(1)[3..].to_vec()), (5, vec![0.0, 0.0]));
-        assert_eq!(adapter.layout().parameters()[2].name, "base_model.model.value_head.weight");
+        assert_eq!(adapter.layout().parameters[2].name, "base_model.model.value_head.weight");
         base.add(VALUE_HEAD, &[1, 2], Initializer::Normal(0.0));
         let own = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 7.0, 8.0]);
         let mut flat = Tensor::ones([base.len()], (Kind::Float, own.device()));
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_new_adapter_begins_as_in_peft() {
         let adapter = Adapter::new(lora(&["all-linear"]), &base(), None).unwrap();
-        let names: Vec<_> = adapter.layout().parameters().iter().map(|p| p.name.as_str()).collect();
+        let names: Vec<_> = adapter.layout().parameters.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names[0], "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
         assert_eq!(names[3], "base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight");
         let start = adapter.layout().random(1);

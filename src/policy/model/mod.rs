@@ -42,7 +42,7 @@ use parameters::Layout;
 use reading::TrieTensors;
 use serde_json::Value;
 use std::sync::Arc;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use weights::Weights;
 
 /// Stands for minus infinity in masks: its exponential is 0, and 0 times it is still a number.
@@ -138,6 +138,15 @@ pub struct Net {
     running: Option<AdaptedEngine>,
 }
 
+/// What its weights tell, it tells.
+impl std::ops::Deref for Net {
+    type Target = Weights;
+
+    fn deref(&self) -> &Weights {
+        &self.weights
+    }
+}
+
 impl Net {
     /// `architecture` with the weights `flat` `[parameters]`, computed in `kind`, whose answers end with one of `ends`.
     pub fn new(architecture: Arc<dyn Architecture>, flat: &Tensor, kind: Kind, ends: &[u32]) -> Net {
@@ -228,11 +237,6 @@ impl Net {
         RowLimits { sizes: self.sizes, ends: self.ends.clone() }
     }
 
-    /// What it computes in.
-    pub fn kind(&self) -> Kind {
-        self.weights.kind()
-    }
-
     /// Bytes of a number that it computes with.
     pub fn bytes_of_number(&self) -> usize {
         self.kind().elt_size_in_bytes()
@@ -260,21 +264,6 @@ impl Net {
         &self.architecture
     }
 
-    /// The names of the trained parameters: all of them, or the adapter's.
-    pub fn layout(&self) -> &Layout {
-        self.weights.layout()
-    }
-
-    /// The names of its own parameters.
-    pub fn base_layout(&self) -> &Layout {
-        self.weights.base_layout()
-    }
-
-    /// Its adapter, if only that is trained.
-    pub fn adapter(&self) -> Option<&Arc<Adapter>> {
-        self.weights.adapter()
-    }
-
     /// The weights of the base's value head, if it has one.
     pub fn value_head(&self) -> Option<Vec<f32>> {
         match &self.running {
@@ -283,36 +272,9 @@ impl Net {
         }
     }
 
-    /// The tensor that its own weights lie in, whichever adapter stands beside it.
-    #[cfg(test)]
-    pub fn base(&self) -> &Tensor {
-        self.weights.base()
-    }
-
-    /// All its own weights `[parameters]` with its adapter merged, in f32; a copy.
-    #[cfg(test)]
-    pub fn merged(&self) -> Tensor {
-        self.weights.merged()
-    }
-
-    /// What is trained: its weights, or its adapter's, `[layout.len()]`.
-    pub fn flat(&self) -> &Tensor {
-        self.weights.flat()
-    }
-
-    /// What gradients are taken of, in the order of the flat vector.
-    pub fn leaves(&self) -> &[Tensor] {
-        self.weights.leaves()
-    }
-
     /// What its weights lie in: its own, and what is trained beside them.
     pub fn tensors(&self) -> Vec<&Tensor> {
         vec![self.weights.base(), self.weights.flat()]
-    }
-
-    /// Where it computes.
-    pub fn device(&self) -> Device {
-        self.weights.device()
     }
 
     /// See [`Network::read`].

@@ -55,8 +55,10 @@ pub struct Leaf {
 /// Matrices come first, biases and gains of norms last, so that what usually decays is one span.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    parameters: Vec<Parameter>,
-    leaves: Vec<Leaf>,
+    /// Every parameter in its order.
+    pub parameters: Vec<Parameter>,
+    /// Every leaf in its order.
+    pub leaves: Vec<Leaf>,
     by_name: HashMap<String, usize>,
 }
 
@@ -86,11 +88,6 @@ impl Layout {
         self.leaves.push(Leaf { size, at });
     }
 
-    /// Every leaf in its order.
-    pub fn leaves(&self) -> &[Leaf] {
-        &self.leaves
-    }
-
     /// Which leaf is called `name`.
     pub fn leaf_of(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
@@ -101,11 +98,6 @@ impl Layout {
         let (from, to) = (leaf.at, leaf.at + leaf.size.iter().product::<i64>());
         let first = self.parameters.partition_point(|p| p.at < from);
         self.parameters[first..].iter().take_while(move |p| p.at < to)
-    }
-
-    /// Every parameter in its order.
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
     }
 
     /// How many numbers all parameters have together.
@@ -157,12 +149,12 @@ mod tests {
         let layout = layout();
         assert_eq!(layout.len(), 14);
         assert_eq!(
-            layout.parameters().iter().map(|p| (p.name.as_str(), p.at)).collect::<Vec<_>>(),
+            layout.parameters.iter().map(|p| (p.name.as_str(), p.at)).collect::<Vec<_>>(),
             [("embed", 0), ("q", 6), ("k", 10), ("norm", 12)]
         );
         let random = layout.random(7);
         assert!(random == layout.random(7) && random[12..] == [1.0, 1.0] && random[0] != random[1]);
-        let stacked: Vec<_> = layout.stacked_in(&layout.leaves()[1]).map(|p| p.name.as_str()).collect();
+        let stacked: Vec<_> = layout.stacked_in(&layout.leaves[1]).map(|p| p.name.as_str()).collect();
         assert_eq!((stacked, layout.leaf_of("qk"), layout.leaf_of("q")), (vec!["q", "k"], Some(1), None));
     }
 }

@@ -6,7 +6,7 @@
 use super::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
 use super::source::TensorSource;
 use crate::files;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -49,7 +49,7 @@ impl SafetensorsFiles {
     ///
     /// # Errors
     /// Names the file that is missing, damaged or cut off; nothing but headers is read.
-    pub fn of_folder(folder: &Path) -> Result<SafetensorsFiles, PolicyError> {
+    pub fn of_folder(folder: &Path) -> Result<SafetensorsFiles> {
         let (whole, index) = (folder.join("model.safetensors"), folder.join("model.safetensors.index.json"));
         if whole.exists() {
             return SafetensorsFiles::open(folder, vec![whole]);
@@ -83,7 +83,7 @@ impl SafetensorsFiles {
     ///
     /// # Errors
     /// As [`SafetensorsFiles::of_folder`].
-    pub fn open(whole: &Path, paths: Vec<PathBuf>) -> Result<SafetensorsFiles, PolicyError> {
+    pub fn open(whole: &Path, paths: Vec<PathBuf>) -> Result<SafetensorsFiles> {
         let mut tensors = BTreeMap::new();
         for (file, path) in paths.iter().enumerate() {
             for (name, entry) in header(path, file)? {
@@ -99,7 +99,7 @@ impl SafetensorsFiles {
     ///
     /// # Errors
     /// If a file can't be read.
-    pub fn differ(&self, one: &str, other: &str) -> Result<bool, PolicyError> {
+    pub fn differ(&self, one: &str, other: &str) -> Result<bool> {
         let (Some(one), Some(other)) = (self.tensors.get(one), self.tensors.get(other)) else { return Ok(false) };
         if one.kind != other.kind || one.size != other.size {
             return Ok(true);
@@ -147,7 +147,7 @@ fn without_weights(folder: &Path) -> String {
 }
 
 /// The tensors of one file. Each lies within it.
-fn header(path: &Path, file: usize) -> Result<Vec<(String, TensorEntry)>, PolicyError> {
+fn header(path: &Path, file: usize) -> Result<Vec<(String, TensorEntry)>> {
     let io = |e: std::io::Error| PolicyError::file(path, e);
     let bad = |what: String| PolicyError::at(path, FileFault::Unusable(what));
     let mut open = files::open(path).map_err(io)?;
@@ -211,7 +211,7 @@ impl TensorSource for SafetensorsFiles {
         self.tensors.get(name).map(|entry| entry.size.clone())
     }
 
-    fn read(&self, name: &str, to: &mut Tensor) -> Result<(), PolicyError> {
+    fn read(&self, name: &str, to: &mut Tensor) -> Result<()> {
         let missing = || PolicyError::at(&self.whole, FileFault::NoTensor { tensor: name.into() });
         let entry = self.tensors.get(name).ok_or_else(missing)?;
         let path = &self.paths[entry.file];

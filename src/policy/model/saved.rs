@@ -12,7 +12,7 @@ use super::source::{check, read as read_tensors, TensorSource};
 use super::Architecture;
 use crate::policy::tokenizer::Tokenizer;
 use crate::policy::update::Moments;
-use crate::policy::{Head, ModelFault, PolicyError};
+use crate::policy::{Head, ModelFault, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ impl SavedModel {
         let had: HashMap<&str, Tensor> = layout.named(&self.flat).collect();
         let nothing = |len: i64| Tensor::zeros([len], (self.flat.kind(), self.flat.device()));
         let new = architecture.layout();
-        let parts = new.parameters().iter().map(|p| had.get(p.name.as_str()).map_or_else(|| nothing(p.len()), |had| had.reshape([-1])));
+        let parts = new.parameters.iter().map(|p| had.get(p.name.as_str()).map_or_else(|| nothing(p.len()), |had| had.reshape([-1])));
         let flat = Tensor::cat(&parts.collect::<Vec<_>>(), 0);
         Ok(SavedModel { moments: Moments::new(&flat), architecture, flat, ..self })
     }
@@ -92,11 +92,11 @@ impl SavedModel {
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
-pub fn save(saved: &SavedModel, folder: &Path) -> Result<(), PolicyError> {
+pub fn save(saved: &SavedModel, folder: &Path) -> Result<()> {
     whole(folder, |to| write(saved, to))
 }
 
-fn write(saved: &SavedModel, folder: &Path) -> Result<(), PolicyError> {
+fn write(saved: &SavedModel, folder: &Path) -> Result<()> {
     write_weights(saved, folder)?;
     let trained = TrainingProgress { version: saved.version, steps: saved.moments.steps };
     let published = published(&*saved.architecture);
@@ -116,7 +116,7 @@ pub fn published(architecture: &dyn Architecture) -> bool {
 }
 
 /// Writes all of `saved` but how it is being trained into a folder that is there.
-pub fn write_weights(saved: &SavedModel, folder: &Path) -> Result<(), PolicyError> {
+pub fn write_weights(saved: &SavedModel, folder: &Path) -> Result<()> {
     let (architecture, shape) = (&saved.architecture, saved.architecture.config());
     if published(&**architecture) {
         json(&folder.join(CONFIG), &shape)?;
@@ -136,7 +136,7 @@ pub fn named(layout: &Layout, flat: &Tensor, prefix: &str) -> Vec<(String, Tenso
 }
 
 /// Writes the optimiser's moments of parameters with the layout `layout`.
-pub fn write_moments(path: &Path, layout: &Layout, moments: &Moments) -> Result<(), PolicyError> {
+pub fn write_moments(path: &Path, layout: &Layout, moments: &Moments) -> Result<()> {
     let mut both = named(layout, &moments.first, "first.");
     both.extend(named(layout, &moments.second, "second."));
     both.extend(moments.mean.iter().flat_map(|mean| named(layout, mean, MEAN)));
@@ -144,14 +144,14 @@ pub fn write_moments(path: &Path, layout: &Layout, moments: &Moments) -> Result<
 }
 
 /// The optimiser's moments in `files`, which [`check_moments`] found to be there.
-pub fn read_moments(files: &SafetensorsFiles, layout: &Layout, steps: u64, device: Device) -> Result<Moments, PolicyError> {
+pub fn read_moments(files: &SafetensorsFiles, layout: &Layout, steps: u64, device: Device) -> Result<Moments> {
     let read = |prefix| read_tensors(files, layout, prefix, device, Kind::Float);
     let mean = has_mean(files).then(|| read(MEAN)).transpose()?;
     Ok(Moments { first: read("first.")?, second: read("second.")?, steps, mean })
 }
 
 /// Whether the moments of every parameter of `layout` are in `files`.
-pub fn check_moments(files: &SafetensorsFiles, layout: &Layout) -> Result<(), PolicyError> {
+pub fn check_moments(files: &SafetensorsFiles, layout: &Layout) -> Result<()> {
     check(files, layout, "first.", |_| false)?;
     check(files, layout, "second.", |_| false)?;
     if has_mean(files) {

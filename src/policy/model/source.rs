@@ -2,7 +2,7 @@
 
 use super::parameters::Layout;
 use crate::policy::threads::spread;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use std::path::Path;
 use tch::{Device, Kind, Tensor};
 
@@ -23,7 +23,7 @@ pub trait TensorSource: Sync {
     ///
     /// # Errors
     /// If the file can't be read.
-    fn read(&self, name: &str, to: &mut Tensor) -> Result<(), PolicyError>;
+    fn read(&self, name: &str, to: &mut Tensor) -> Result<()>;
 }
 
 /// Whether `source` has every parameter of `layout` in its sizes, and no other tensors than those in `unread`; `prefix`
@@ -31,8 +31,8 @@ pub trait TensorSource: Sync {
 ///
 /// # Errors
 /// Names the first tensor that is missing, has other sizes, or that the architecture doesn't know.
-pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: fn(&str) -> bool) -> Result<(), PolicyError> {
-    for parameter in layout.parameters() {
+pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: fn(&str) -> bool) -> Result<()> {
+    for parameter in &layout.parameters {
         let tensor = format!("{prefix}{}", parameter.name);
         match source.size(&tensor) {
             None => {
@@ -50,7 +50,7 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
             Some(_) => {}
         }
     }
-    let known = |name: &str| name.strip_prefix(prefix).is_some_and(|name| layout.parameters().iter().any(|p| p.name == name));
+    let known = |name: &str| name.strip_prefix(prefix).is_some_and(|name| layout.parameters.iter().any(|p| p.name == name));
     match source.names().into_iter().find(|name| name.starts_with(prefix) && !known(name) && !unread(name)) {
         Some(tensor) => Err(PolicyError::at(source.file(tensor), FileFault::UnknownTensor { tensor: tensor.into() })),
         None => Ok(()),
@@ -62,11 +62,11 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
 ///
 /// # Errors
 /// If a file can't be read, or has a NaN or infinite number.
-pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: Device, kind: Kind) -> Result<Tensor, PolicyError> {
+pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: Device, kind: Kind) -> Result<Tensor> {
     let flat = Tensor::empty([layout.len()], (kind, Device::Cpu));
     let readers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(READERS);
     let place = || flat.shallow_clone();
-    spread(readers, place, layout.parameters(), |flat, parameter| {
+    spread(readers, place, &layout.parameters, |flat, parameter| {
         let (tensor, mut to) = (format!("{prefix}{}", parameter.name), flat.narrow(0, parameter.at, parameter.len()));
         source.read(&tensor, &mut to)?;
         if !bool::try_from(to.f_isfinite()?.f_all()?)? {

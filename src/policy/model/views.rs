@@ -22,7 +22,7 @@ impl Views {
                 view
             }
         };
-        Views { leaves: layout.leaves().iter().map(view).collect(), layout: layout.clone(), flat: flat.shallow_clone() }
+        Views { leaves: layout.leaves.iter().map(view).collect(), layout: layout.clone(), flat: flat.shallow_clone() }
     }
 
     /// The same views, for another thread.

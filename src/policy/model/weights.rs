@@ -77,7 +77,7 @@ impl Weights {
 
     /// The adapters' low-rank updates of the leaf called `name`.
     pub fn low_rank(&self, name: &str) -> Vec<LowRank> {
-        let leaf = self.base.layout.leaf_of(name).map(|leaf| &self.base.layout.leaves()[leaf]);
+        let leaf = self.base.layout.leaf_of(name).map(|leaf| &self.base.layout.leaves[leaf]);
         match (&self.adapter, leaf) {
             (Some((adapter, views)), Some(leaf)) => adapter.low_rank_updates(&self.base.layout, leaf, views, self.kind, self.dropped),
             _ => Vec::new(),

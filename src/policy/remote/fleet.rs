@@ -11,7 +11,7 @@ use super::served::{Exported, ExportedWeights};
 use super::server::{Server, ServerError};
 use crate::policy::model::Sizes;
 use crate::policy::sequence::check;
-use crate::policy::{ModelFault, PolicyError, Request, RowFault, Sampling, ServeSettings, Tokenizer, Unanswered};
+use crate::policy::{ModelFault, PolicyError, Request, Result, RowFault, Sampling, ServeSettings, Tokenizer, Unanswered};
 use crate::seed::{mix, text};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ impl Adapters {
 ///
 /// # Errors
 /// [`PolicyError::Environment`] if something in it is no address.
-fn named(variable: &str) -> Result<Option<Vec<String>>, PolicyError> {
+fn named(variable: &str) -> Result<Option<Vec<String>>> {
     let Some(named) = std::env::var(variable).ok().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
     let addresses: Vec<String> = named.split(',').map(|address| address.trim().to_owned()).collect();
     match addresses.iter().find(|address| address.strip_prefix("http://").is_none_or(str::is_empty)) {
@@ -85,7 +85,7 @@ impl Fleet {
     ///
     /// # Errors
     /// If no servers are named, or the environment has no key for them.
-    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<Fleet, PolicyError> {
+    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<Fleet> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
@@ -105,7 +105,7 @@ impl Fleet {
             name: name.into(),
             api,
             pool: Pool::new(addresses.len(), settings.server.parallel),
-            replicas: addresses.iter().enumerate().map(replica).collect::<Result<_, PolicyError>>()?,
+            replicas: addresses.iter().enumerate().map(replica).collect::<Result<_>>()?,
             tokenizer,
             sizes,
             probe,
@@ -123,11 +123,7 @@ impl Fleet {
     }
 
     /// The weights of `version`, once every server that takes part has proved them.
-    pub fn ready(
-        self: &Arc<Fleet>,
-        version: u64,
-        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
-    ) -> Result<Arc<Adapter>, PolicyError> {
+    pub fn ready(self: &Arc<Fleet>, version: u64, lend: impl FnOnce(&Path, &[u32]) -> Result<Exported>) -> Result<Arc<Adapter>> {
         *self.ended.lock() = None;
         let mut adapters = self.adapters.lock();
         if let Some(adapter) = adapters.known.get(&version) {
@@ -260,7 +256,7 @@ impl Fleet {
 
     /// Waits until a server has the adapter of a job: `tries` looks, and as long as another call proves a server that
     /// is away.
-    fn wait_for_one(&self, job: &Job) -> Result<(), PolicyError> {
+    fn wait_for_one(&self, job: &Job) -> Result<()> {
         let mut looks = 0;
         loop {
             if let Some(error) = self.ended.lock().clone() {

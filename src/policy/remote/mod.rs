@@ -30,7 +30,7 @@ pub use served::{Exported, ExportedWeights, GenerationServer};
 pub use ticket::Answered;
 
 use super::{
-    GenerationOutput, ModelFault, PolicyError, RemoteModel, Reply, Request, RowFault, Sampling, Tally, TemplateVariables, Tokenizer,
+    GenerationOutput, ModelFault, PolicyError, RemoteModel, Reply, Request, Result, RowFault, Sampling, Tally, TemplateVariables, Tokenizer,
 };
 use crossbeam_channel::{unbounded, Sender};
 use pool::Pool;
@@ -66,7 +66,7 @@ impl Remote {
     ///
     /// # Errors
     /// If the environment has no variable with the server's key.
-    pub fn new(name: &str, settings: &RemoteModel) -> Result<Remote, PolicyError> {
+    pub fn new(name: &str, settings: &RemoteModel) -> Result<Remote> {
         let running = RunningModel {
             served: settings.model.clone(),
             server: Server::new(name, &settings.openai, &settings.server)?,
@@ -87,7 +87,7 @@ impl Remote {
     ///
     /// # Errors
     /// If the server is gone, refuses everything, or can't rank choices though some are given.
-    pub fn answer(&self, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput, PolicyError> {
+    pub fn answer(&self, requests: &[Request], sampling: &Sampling) -> Result<GenerationOutput> {
         let (free, ranked): (Vec<usize>, Vec<usize>) = (0..requests.len()).partition(|&i| requests[i].choices.is_empty());
         let mut replies: Vec<Result<Reply, RowFault>> = requests.iter().map(|_| Ok(Reply::default())).collect();
         if !ranked.is_empty() {
@@ -124,7 +124,7 @@ impl Remote {
         &self,
         jobs: Vec<J>,
         ask: impl Fn(&RunningModel, &J) -> Result<T, ServerError> + Send + Sync + 'static,
-    ) -> Result<Vec<Result<T, RowFault>>, PolicyError> {
+    ) -> Result<Vec<Result<T, RowFault>>> {
         let (count, shared, (to, answers)) = (jobs.len(), Arc::new((jobs, ask, AtomicBool::new(false))), unbounded());
         for number in 0..count {
             let (running, shared, to) = (self.running.clone(), shared.clone(), to.clone());
@@ -156,7 +156,7 @@ impl Remote {
     }
 
     /// Before choices are ranked for the first time: whether the server can.
-    fn can_rank(&self) -> Result<(), PolicyError> {
+    fn can_rank(&self) -> Result<()> {
         let running = &*self.running;
         if running.ranks.load(Relaxed) {
             return Ok(());

@@ -8,7 +8,7 @@
 use super::server::ServerError;
 use super::{logprob, Remote, RunningModel};
 use crate::policy::generate::draw;
-use crate::policy::{PolicyError, Reply, Request, RowFault, Sampling};
+use crate::policy::{Reply, Request, Result, RowFault, Sampling};
 use crate::seed::{mix, Random};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CLOSED: &str = "\n";
 
 /// One reply a request, each one of its choices. Equal prompts and choices are sent once.
-pub fn answer(remote: &Remote, requests: &[&Request], sampling: &Sampling) -> Result<Vec<Result<Reply, RowFault>>, PolicyError> {
+pub fn answer(remote: &Remote, requests: &[&Request], sampling: &Sampling) -> Result<Vec<Result<Reply, RowFault>>> {
     let tokenizer = remote.tokenizer();
     let queries: Vec<(String, Vec<&Vec<u32>>)> = requests
         .iter()

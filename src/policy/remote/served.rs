@@ -9,7 +9,7 @@ use super::ranked::{choose, pairs, Pair};
 use super::replica::Replica;
 use super::ticket::{Answered, Ticket};
 use crate::policy::model::Sizes;
-use crate::policy::{GenerationOutput, PolicyError, Reply, Request, RowFault, Sampling, ServeSettings, Tally, Tokenizer};
+use crate::policy::{GenerationOutput, PolicyError, Reply, Request, Result, RowFault, Sampling, ServeSettings, Tally, Tokenizer};
 use crossbeam_channel::{unbounded, Sender};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl GenerationServer {
     ///
     /// # Errors
     /// If no servers are named, or the environment has no key for them.
-    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<GenerationServer, PolicyError> {
+    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<GenerationServer> {
         Ok(GenerationServer { fleet: Arc::new(Fleet::new(name, settings, tokenizer, sizes)?) })
     }
 
@@ -79,8 +79,8 @@ impl GenerationServer {
         version: u64,
         requests: &[Request],
         sampling: &Sampling,
-        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
-    ) -> Result<GenerationOutput, PolicyError> {
+        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
+    ) -> Result<GenerationOutput> {
         let fleet = &self.fleet;
         for (row, request) in requests.iter().enumerate() {
             fleet.check(request, sampling).map_err(|fault| PolicyError::Row { row, fault })?;
@@ -110,7 +110,7 @@ impl GenerationServer {
         }
         let mut outcome = |number: usize| outcomes.remove(&number).ok_or_else(|| PolicyError::Torch("a request was lost".into()));
         let logprobs = |reply: Result<Reply, RowFault>| reply.map(|reply| reply.logprobs);
-        let known = (0..pairs.len()).map(|number| Ok((pairs[number], logprobs(outcome(number)?)))).collect::<Result<_, PolicyError>>()?;
+        let known = (0..pairs.len()).map(|number| Ok((pairs[number], logprobs(outcome(number)?)))).collect::<Result<_>>()?;
         let mut replies: Vec<Result<Reply, RowFault>> = Vec::with_capacity(requests.len());
         let mut free = pairs.len()..;
         for request in requests {
@@ -132,8 +132,8 @@ impl GenerationServer {
         request: &Request,
         sampling: &Sampling,
         (number, to): (usize, &Sender<Answered>),
-        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported, PolicyError>,
-    ) -> Result<(), PolicyError> {
+        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
+    ) -> Result<()> {
         let fleet = &self.fleet;
         let ticket = Ticket::new(number, to);
         if let Err(fault) = fleet.check(request, sampling) {

@@ -1,6 +1,6 @@
 //! The HTTP client of a server: one request, once or with retries.
 
-use crate::policy::{ModelFault, PolicyError, RowFault, ServerSettings, Unanswered};
+use crate::policy::{ModelFault, PolicyError, Result, RowFault, ServerSettings, Unanswered};
 use serde_json::Value;
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -85,7 +85,7 @@ impl Server {
     ///
     /// # Errors
     /// If the environment has no variable with the key.
-    pub fn new(model: &str, base: &str, settings: &ServerSettings) -> Result<Server, PolicyError> {
+    pub fn new(model: &str, base: &str, settings: &ServerSettings) -> Result<Server> {
         let key = settings.key.as_ref().map(|variable| {
             let value = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
             let wrong = || PolicyError::model(model, ModelFault::NoKey { variable: variable.clone() });

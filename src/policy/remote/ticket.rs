@@ -1,11 +1,11 @@
 //! The right to one answer: its holder answers once; if it is dropped, the answer is an error.
 
-use crate::policy::{PolicyError, Reply, RowFault};
+use crate::policy::{PolicyError, Reply, Result, RowFault};
 use crossbeam_channel::Sender;
 
 /// The outcome of a request: a reply, a fault of its row, or what ends the run. It comes with the number that the
 /// request was given.
-pub type Answered = (usize, Result<Result<Reply, RowFault>, PolicyError>);
+pub type Answered = (usize, Result<Result<Reply, RowFault>>);
 
 pub struct Ticket {
     number: usize,
@@ -19,7 +19,7 @@ impl Ticket {
     }
 
     /// Answers. If the caller no longer waits, the answer is dropped.
-    pub fn answer(mut self, outcome: Result<Result<Reply, RowFault>, PolicyError>) {
+    pub fn answer(mut self, outcome: Result<Result<Reply, RowFault>>) {
         if let Some(to) = self.to.take() {
             drop(to.send((self.number, outcome)));
         }

@@ -74,7 +74,7 @@ fn logits_and_gradients_are_those_of_transformers() {
                 );
             }
         }
-        assert_eq!(net.layout().parameters().len() + 1, tensors.len(), "{name}: every gradient was compared");
+        assert_eq!(net.layout().parameters.len() + 1, tensors.len(), "{name}: every gradient was compared");
     }
 }
 
@@ -209,7 +209,7 @@ fn smollm2_from_gguf() {
     let flat = Tensor::cat(&gradients.iter().map(|gradient| gradient.reshape([-1])).collect::<Vec<_>>(), 0);
     // A gradient's norm, against the norm of all: some are small differences of large numbers, which f32 rounds.
     let theirs = |parameter: &str| golden["norms"][parameter].as_f64().unwrap();
-    let whole = net.layout().parameters().iter().map(|p| theirs(&p.name).powi(2)).sum::<f64>().sqrt();
+    let whole = net.layout().parameters.iter().map(|p| theirs(&p.name).powi(2)).sum::<f64>().sqrt();
     let apart = net.layout().named(&flat).map(|(parameter, gradient)| {
         let (ours, theirs) = (gradient.norm().double_value(&[]), theirs(parameter));
         ((ours - theirs).abs() / whole, (ours / theirs - 1.0).abs(), parameter)

@@ -13,7 +13,8 @@ const MOST: usize = 64 << 20;
 pub struct BoundedTokenizer {
     /// What messages call it.
     name: String,
-    inner: tokenizers::Tokenizer,
+    /// What it was read as.
+    pub inner: tokenizers::Tokenizer,
     factor: usize,
 }
 
@@ -52,10 +53,5 @@ impl BoundedTokenizer {
             return Err(format!("a text of {} bytes is too long for this tokenizer, which takes {most}", text.len()));
         }
         limited(&self.name, u64::MAX, || self.inner.encode_fast(text, whole)).map_err(|e| e.to_string())
-    }
-
-    /// What it was read as.
-    pub fn inner(&self) -> &tokenizers::Tokenizer {
-        &self.inner
     }
 }

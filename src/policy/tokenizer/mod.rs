@@ -9,7 +9,7 @@ mod growth;
 mod published;
 mod words;
 
-use super::{FileFault, PolicyError};
+use super::{FileFault, PolicyError, Result};
 pub use bounded::BoundedTokenizer;
 #[cfg(test)]
 pub use chat::ChatTemplate;
@@ -79,7 +79,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// Names the file that is missing or can't be read.
-    pub(super) fn published(files: &BTreeMap<String, String>, config: &Value, place: &Path) -> Result<Tokenizer, PolicyError> {
+    pub(super) fn published(files: &BTreeMap<String, String>, config: &Value, place: &Path) -> Result<Tokenizer> {
         let wrong = |(file, fault): (&str, FileFault)| PolicyError::at(&place.join(file), fault);
         let (tokenizer, ends) = PublishedTokenizer::new(files, config, place).map_err(wrong)?;
         Ok(Tokenizer { kind: Vocabulary::Published(Box::new(tokenizer)), ends })
@@ -116,7 +116,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the template refuses.
-    pub fn ask(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+    pub fn ask(&self, text: &str) -> Result<Vec<u32>> {
         self.chat(&[Message { role: "user".into(), content: text.into() }])
     }
 
@@ -125,7 +125,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the template refuses.
-    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
+    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>> {
         match &self.kind {
             Vocabulary::Published(published) => published.chat(messages),
             Vocabulary::Chat(chat) => chat.chat(messages).map_err(PolicyError::Template),
@@ -138,7 +138,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// What the template says against them.
-    pub fn takes(&self, system: bool, conversation: bool) -> Result<(), PolicyError> {
+    pub fn takes(&self, system: bool, conversation: bool) -> Result<()> {
         let message = |role: &str| Message { role: role.into(), content: ".".into() };
         let first: Vec<Message> = system.then(|| message("system")).into_iter().chain([message("user")]).collect();
         let tokens = self.chat(&first)?;
@@ -153,7 +153,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the template refuses.
-    pub fn follow(&self, read: &[u32], answer: &[u32], text: &str) -> Result<Vec<u32>, PolicyError> {
+    pub fn follow(&self, read: &[u32], answer: &[u32], text: &str) -> Result<Vec<u32>> {
         let message = |role: &str, content: String| Message { role: role.into(), content };
         let next = match &self.kind {
             Vocabulary::Words(words) => words.encode(text),
@@ -176,7 +176,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If the template refuses.
-    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>, PolicyError> {
+    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>> {
         match &self.kind {
             Vocabulary::Published(published) => published.converse(messages, tools),
             Vocabulary::Words(words) => Ok(messages.iter().flat_map(|message| words.encode(text(message))).collect()),
@@ -195,14 +195,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// As of [`Tokenizer::converse`].
-    pub fn go_on(
-        &self,
-        read: &[u32],
-        sampled: &[u32],
-        messages: &[Value],
-        tools: &[Value],
-        answer: usize,
-    ) -> Result<Option<Vec<u32>>, PolicyError> {
+    pub fn go_on(&self, read: &[u32], sampled: &[u32], messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>> {
         let next = match &self.kind {
             Vocabulary::Words(words) => messages[answer + 1..].iter().flat_map(|message| words.encode(text(message))).collect(),
             Vocabulary::Published(published) => match published.going_on(messages, tools, answer)? {
@@ -284,8 +277,8 @@ impl Tokenizer {
     pub fn files(&self) -> Vec<(String, String)> {
         match &self.kind {
             // Of plain text, so it can't fail.
-            Vocabulary::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(words.words()).unwrap_or_default() + "\n")],
-            Vocabulary::Published(published) => published.files().clone().into_iter().collect(),
+            Vocabulary::Words(words) => vec![(WORDS_FILE.into(), serde_json::to_string_pretty(&words.words).unwrap_or_default() + "\n")],
+            Vocabulary::Published(published) => published.files.clone().into_iter().collect(),
             // Nothing of such a model is saved.
             Vocabulary::Chat(_) => vec![],
         }

@@ -3,7 +3,7 @@
 use super::bounded::BoundedTokenizer;
 use super::chat::{ChatTemplate, Message};
 use crate::policy::model::folder::parse;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,8 @@ pub struct PublishedTokenizer {
     opening: Vec<u32>,
     /// One more than the largest token.
     size: usize,
-    files: BTreeMap<String, String>,
+    /// What it was read from.
+    pub files: BTreeMap<String, String>,
 }
 
 /// Stands for an answer, to see what a template writes after one.
@@ -65,7 +66,7 @@ impl PublishedTokenizer {
         };
         for (id, token) in added.as_object().into_iter().flatten() {
             let text = token["content"].as_str().unwrap_or_default();
-            let own = inner.inner().token_to_id(text);
+            let own = inner.inner.token_to_id(text);
             if own.map(|own| own.to_string()).as_ref() != Some(id) {
                 let own = own.map_or("doesn't know it".into(), |own| format!("gives it the number {own}"));
                 let what = format!("it gives the token `{text}` the number {id}, and tokenizer.json {own}: save the tokenizer again");
@@ -84,7 +85,7 @@ impl PublishedTokenizer {
         let mut ends: Vec<u32> =
             [&generation, config].iter().map(|from| tokens(&from["eos_token_id"])).find(|ends| !ends.is_empty()).unwrap_or_default();
         // What the template closes a turn with may not be in those lists.
-        ends.extend(special("eos_token").and_then(|token| inner.inner().token_to_id(&token)).filter(|token| !ends.contains(token)));
+        ends.extend(special("eos_token").and_then(|token| inner.inner.token_to_id(&token)).filter(|token| !ends.contains(token)));
         if ends.is_empty() {
             let what = "no token ends an answer: give `eos_token_id` in generation_config.json".to_string();
             return Err(("generation_config.json", FileFault::Unusable(what)));
@@ -92,7 +93,7 @@ impl PublishedTokenizer {
         let some = inner.encode("a", true).map_err(unusable("tokenizer.json"))?;
         let marks = some.get_ids().iter().zip(some.get_special_tokens_mask());
         let opening = marks.take_while(|(_, special)| **special == 1).map(|(token, _)| *token).collect();
-        let size = inner.inner().get_vocab(true).into_values().max().map_or(0, |largest| largest as usize + 1);
+        let size = inner.inner.get_vocab(true).into_values().max().map_or(0, |largest| largest as usize + 1);
         Ok((PublishedTokenizer { inner, template, opening, size, files: files.clone() }, ends))
     }
 
@@ -106,12 +107,12 @@ impl PublishedTokenizer {
         self.encoded(text).unwrap_or_default()
     }
 
-    fn encoded(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+    fn encoded(&self, text: &str) -> Result<Vec<u32>> {
         self.inner.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).map_err(PolicyError::Template)
     }
 
     /// The tokens of a conversation; see [`super::Tokenizer::chat`].
-    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>, PolicyError> {
+    pub fn chat(&self, messages: &[Message]) -> Result<Vec<u32>> {
         match &self.template {
             Some(template) => self.encoded(&template.render(messages).map_err(PolicyError::Template)?),
             None => {
@@ -122,7 +123,7 @@ impl PublishedTokenizer {
 
     /// The tokens between an answer and the one after it: the close of the first, the user's turn, and the opening of
     /// the second.
-    pub fn next(&self, text: &str) -> Result<Vec<u32>, PolicyError> {
+    pub fn next(&self, text: &str) -> Result<Vec<u32>> {
         let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
         let Some(template) = &self.template else { return self.encoded(text) };
         let messages = [message("user", "."), message("assistant", ANSWER), message("user", text)];
@@ -132,7 +133,7 @@ impl PublishedTokenizer {
     }
 
     /// The tokens of a conversation; see [`super::Tokenizer::converse`].
-    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>, PolicyError> {
+    pub fn converse(&self, messages: &[Value], tools: &[Value]) -> Result<Vec<u32>> {
         match &self.template {
             Some(template) => self.encoded(&template.converse(messages, tools, true).map_err(PolicyError::Template)?),
             None => {
@@ -143,7 +144,7 @@ impl PublishedTokenizer {
 
     /// The tokens that follow the answer at `answer` among the messages, up to the opening of the next one; none where
     /// the template writes earlier messages differently when more follow.
-    pub fn going_on(&self, messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>, PolicyError> {
+    pub fn going_on(&self, messages: &[Value], tools: &[Value], answer: usize) -> Result<Option<Vec<u32>>> {
         let Some(template) = &self.template else {
             let texts: String = messages[answer + 1..].iter().map(content).collect();
             return self.encoded(&texts).map(Some);
@@ -161,17 +162,17 @@ impl PublishedTokenizer {
 
     /// The text of `tokens`, special ones left out.
     pub fn decode(&self, tokens: &[u32]) -> String {
-        self.inner.inner().decode(tokens, true).unwrap_or_default()
+        self.inner.inner.decode(tokens, true).unwrap_or_default()
     }
 
     /// The text of `tokens`, special ones with it.
     pub fn transcribe(&self, tokens: &[u32]) -> String {
-        self.inner.inner().decode(tokens, false).unwrap_or_default()
+        self.inner.inner.decode(tokens, false).unwrap_or_default()
     }
 
     /// A token as the vocabulary writes it; its number where there is no such.
     pub fn name(&self, token: u32) -> String {
-        self.inner.inner().id_to_token(token).unwrap_or_else(|| token.to_string())
+        self.inner.inner.id_to_token(token).unwrap_or_else(|| token.to_string())
     }
 
     /// Whether it has a chat template.
@@ -187,11 +188,6 @@ impl PublishedTokenizer {
     /// How many tokens there are, numbers without one among them.
     pub fn vocab_size(&self) -> usize {
         self.size
-    }
-
-    /// What it was read from.
-    pub fn files(&self) -> &BTreeMap<String, String> {
-        &self.files
     }
 }
 

@@ -13,7 +13,8 @@ const BYTES: u32 = 2;
 /// A vocabulary: padding, end, 256 bytes, words.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WordVocabulary {
-    words: Vec<String>,
+    /// The words beyond the bytes, in token order.
+    pub words: Vec<String>,
     /// First byte -> (word, token), longest word first.
     by_first: BTreeMap<u8, Vec<(Vec<u8>, u32)>>,
 }
@@ -70,11 +71,6 @@ impl WordVocabulary {
     /// How many tokens there are.
     pub fn vocab_size(&self) -> usize {
         BYTES as usize + 256 + self.words.len()
-    }
-
-    /// The words beyond the bytes, in token order.
-    pub fn words(&self) -> &[String] {
-        &self.words
     }
 }
 

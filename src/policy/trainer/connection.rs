@@ -2,9 +2,9 @@
 //! `bytes`, so many bytes behind it (docs/protocol.md, "Trainers").
 
 use super::process::{Processes, SECRET};
-use crate::policy::{ModelFault, PolicyError, TrainSettings};
+use crate::files;
+use crate::policy::{ModelFault, PolicyError, Result, TrainSettings};
 use serde_json::{json, Value};
-use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`ModelFault::Trainer`] if there is none.
-    pub fn open(model: &str, settings: &TrainSettings, cpu: bool) -> Result<Connection, PolicyError> {
+    pub fn open(model: &str, settings: &TrainSettings, cpu: bool) -> Result<Connection> {
         let fault = |what: String| PolicyError::model(model, ModelFault::Trainer { what });
         let timeout = Duration::from_secs_f64(settings.timeout);
         let (stream, processes) = match (&settings.address, settings.ranks()) {
@@ -72,7 +72,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`ModelFault::Trainer`] with the cause and the last lines of the trainer.
-    pub fn ask(&mut self, mut request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>), PolicyError> {
+    pub fn ask(&mut self, mut request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
         let name = request["request"].as_str().unwrap_or_default().to_owned();
         request["bytes"] = payload.len().into();
         let answer = self.send(&request, payload).and_then(|()| self.receive(bytes));
@@ -171,7 +171,7 @@ fn started(ranks: usize, timeout: Duration, cpu: bool) -> Result<(TcpStream, Pro
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
     listener.set_nonblocking(true).map_err(|e| e.to_string())?;
     let address = listener.local_addr().map_err(|e| e.to_string())?.to_string();
-    let secret = secret().map_err(|e| format!("no random numbers: {e}"))?;
+    let secret = files::random().map_err(|e| format!("no random numbers: {e}"))?;
     let mut processes = Processes::start(ranks, &address, &secret, cpu)?;
     let end = Instant::now() + timeout;
     loop {
@@ -232,10 +232,4 @@ fn connected(address: &str) -> Result<TcpStream, String> {
         }
     }
     Err(gone(why))
-}
-
-fn secret() -> std::io::Result<String> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -9,7 +9,7 @@ use crate::policy::update::gradient::{pass, PassResult, TokenWeight};
 use crate::policy::update::outputs::TokenOutputs;
 use crate::policy::update::passes::{read_rows, Pass, Target, TrainingRow};
 use crate::policy::update::update;
-use crate::policy::{Example, ModelFault, PolicyError, UpdateReport, UpdateSettings};
+use crate::policy::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateSettings};
 use crate::seed::mix;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If there are none, in the middle of an update.
-    pub fn weights(&self) -> Result<TrainerWeights<'_>, PolicyError> {
+    pub fn weights(&self) -> Result<TrainerWeights<'_>> {
         self.settled()?;
         Ok(TrainerWeights { model: self, reference: false })
     }
@@ -35,7 +35,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If they aren't: a trainer has one version.
-    pub fn weights_at(&self, version: u64) -> Result<TrainerWeights<'_>, PolicyError> {
+    pub fn weights_at(&self, version: u64) -> Result<TrainerWeights<'_>> {
         if version == self.newest() {
             self.weights()
         } else {
@@ -54,12 +54,7 @@ impl TrainedModel {
     /// # Errors
     /// As an update that is computed here, and if the trainer fails. After the first step its weights are those of no
     /// version until [`TrainedModel::adopt`].
-    pub fn learn(
-        &self,
-        rows: &[Example],
-        settings: &UpdateSettings,
-        reference: Option<&dyn Tracer>,
-    ) -> Result<(bool, UpdateReport), PolicyError> {
+    pub fn learn(&self, rows: &[Example], settings: &UpdateSettings, reference: Option<&dyn Tracer>) -> Result<(bool, UpdateReport)> {
         let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true };
         let version = self.newest();
         let (learnt, report) = update(&self.name, &mut learner, rows, settings, mix(self.seed, version + 1))?;
@@ -72,7 +67,7 @@ impl TrainerWeights<'_> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with the first row that can't be read.
-    pub fn examples(&self, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn examples(&self, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         let rows = rows.iter().enumerate().map(|(i, row)| TrainingRow::new(i, row, &self.model.limits)).collect::<Result<Vec<_>, _>>()?;
         self.logprobs(&rows, temperature, UpdateSettings::default().micro_batch)
     }
@@ -82,7 +77,7 @@ impl TrainerWeights<'_> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with the first row that can't be read.
-    pub fn values(&self, rows: &[Example]) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn values(&self, rows: &[Example]) -> Result<Vec<Vec<f32>>> {
         let rows = rows.iter().enumerate().map(|(i, row)| TrainingRow::value(i, row, &self.model.limits)).collect::<Result<Vec<_>, _>>()?;
         self.logprobs(&rows, None, UpdateSettings::default().micro_batch)
     }
@@ -91,7 +86,7 @@ impl TrainerWeights<'_> {
     ///
     /// # Errors
     /// If a row can't be read, or the trainer fails.
-    pub fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    pub fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>> {
         read_rows(rows, size, |passes| {
             passes.iter().map(|pass| Ok(values(&self.trace(pass, rows, temperature, Wanted::Figures)?.outputs().logprobs))).collect()
         })
@@ -126,13 +121,7 @@ fn request(pass: &Pass, rows: &[TrainingRow], targets: &[Target]) -> (serde_json
 }
 
 impl Tracer for TrainerWeights<'_> {
-    fn trace(
-        &self,
-        pass: &Pass,
-        rows: &[TrainingRow],
-        temperature: Option<f32>,
-        wanted: Wanted,
-    ) -> Result<Box<dyn Trace + '_>, PolicyError> {
+    fn trace(&self, pass: &Pass, rows: &[TrainingRow], temperature: Option<f32>, wanted: Wanted) -> Result<Box<dyn Trace + '_>> {
         if let Wanted::Likeliest(_) | Wanted::Listed(_) = wanted {
             let why = "a trainer gives a token's log-probability, and not what else could have been written: to distil leave `train` out";
             return Err(PolicyError::model(&self.model.name, ModelFault::Train { why: why.into() }));
@@ -176,7 +165,7 @@ impl Trace for TrainerPass<'_> {
         &self.outputs
     }
 
-    fn back(&self, loss: &Tensor) -> Result<Gradients, PolicyError> {
+    fn back(&self, loss: &Tensor) -> Result<Gradients> {
         let outputs = self.outputs.gradients(loss);
         let by: Vec<Vec<f32>> = outputs.iter().map(values).collect();
         let payload: Vec<u8> = by.iter().flat_map(|by| self.to.iter().flat_map(|&to| by[to].to_le_bytes())).collect();
@@ -201,17 +190,11 @@ impl Learner for TrainerLearner<'_> {
         self.weights.model.steps.get()
     }
 
-    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>> {
         self.weights.logprobs(rows, temperature, size)
     }
 
-    fn gradient(
-        &mut self,
-        _number: u64,
-        batch: &UpdateBatch,
-        passes: &[Pass],
-        weight: &TokenWeight,
-    ) -> Result<Vec<PassResult>, PolicyError> {
+    fn gradient(&mut self, _number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>> {
         let model = self.weights.model;
         model.ask(json!({ "request": "zero" }), &[], 0)?;
         let one = |of: &Pass| {
@@ -221,7 +204,7 @@ impl Learner for TrainerLearner<'_> {
         passes.iter().map(one).collect()
     }
 
-    fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64, PolicyError> {
+    fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64> {
         let model = self.weights.model;
         model.learning.set(true);
         let ask = json!({

@@ -21,7 +21,7 @@ use super::remote::ExportedWeights;
 use super::tokenizer::FILES;
 use super::update::Moments;
 use super::versions::VersionedModel;
-use super::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Tokenizer, TrainSettings};
+use super::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, Tokenizer, TrainSettings};
 use crate::seed::{bytes, mix, text};
 use connection::Connection;
 use serde_json::{json, Value};
@@ -71,7 +71,7 @@ struct Passing(PathBuf);
 
 impl Passing {
     /// A new one in `root`, or among the system's temporary files, where those of flows that were killed are removed.
-    fn new(root: Option<&str>) -> Result<Passing, PolicyError> {
+    fn new(root: Option<&str>) -> Result<Passing> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let temporary = std::env::temp_dir();
         if root.is_none() {
@@ -99,7 +99,7 @@ impl Drop for Passing {
 ///
 /// # Errors
 /// If a file can't be read.
-pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, PolicyError> {
+pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
     let Some(train) = &load.train else { return Ok(None) };
     let own = Path::new(&load.load);
     let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
@@ -120,7 +120,7 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>, P
 ///
 /// # Errors
 /// If a file can't be read.
-pub fn critic(load: &LoadModel) -> Result<bool, PolicyError> {
+pub fn critic(load: &LoadModel) -> Result<bool> {
     let Places { base, adapter } = places(load)?;
     let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
     let learnt = adapter.map(|folder| read::<Value>(&folder.join(adapter::CONFIG))).transpose()?;
@@ -130,7 +130,7 @@ pub fn critic(load: &LoadModel) -> Result<bool, PolicyError> {
 }
 
 /// Where its weights lie.
-fn places(load: &LoadModel) -> Result<Places, PolicyError> {
+fn places(load: &LoadModel) -> Result<Places> {
     let adapter = load.adapter.as_ref().map(PathBuf::from);
     let base = match &adapter {
         Some(folder) if load.adapter.as_ref() == Some(&load.load) => StoredAdapter::open(folder)?.base()?,
@@ -152,7 +152,7 @@ impl TrainedModel {
         local: Option<&VersionedModel>,
         seed: u64,
         cpu: bool,
-    ) -> Result<TrainedModel, PolicyError> {
+    ) -> Result<TrainedModel> {
         if let Some((_, why)) = unfit(load)? {
             return Err(PolicyError::model(name, ModelFault::Train { why: why.into() }));
         }
@@ -206,7 +206,7 @@ impl TrainedModel {
         })
     }
 
-    fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>), PolicyError> {
+    fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
         self.connection.borrow_mut().ask(request, payload, bytes)
     }
 
@@ -234,7 +234,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If they can't be written.
-    pub fn adopt(&mut self, version: u64, keep: usize) -> Result<PathBuf, PolicyError> {
+    pub fn adopt(&mut self, version: u64, keep: usize) -> Result<PathBuf> {
         let folder = self.passing.0.join(version.to_string());
         self.write("export", version, &folder)?;
         self.versions.push_back((version, folder.clone()));
@@ -253,12 +253,12 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If it can't be written, or the last update failed.
-    pub fn save(&self, folder: &Path) -> Result<(), PolicyError> {
+    pub fn save(&self, folder: &Path) -> Result<()> {
         self.settled()?;
         self.write("save", self.newest(), folder)
     }
 
-    fn write(&self, request: &str, version: u64, folder: &Path) -> Result<(), PolicyError> {
+    fn write(&self, request: &str, version: u64, folder: &Path) -> Result<()> {
         whole(folder, |to| {
             self.ask(json!({ "request": request, "folder": absolute(to)?, "version": version }), &[], 0)?;
             // A model's configuration and tokenizer are what they were.
@@ -279,10 +279,9 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If the trainer can't load it.
-    pub fn restore(&mut self, folders: &[PathBuf]) -> Result<u64, PolicyError> {
+    pub fn restore(&mut self, folders: &[PathBuf]) -> Result<u64> {
         let progress = |folder: &PathBuf| read::<TrainingProgress>(&folder.join(TRAINED));
-        let versions =
-            folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>, PolicyError>>()?;
+        let versions = folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>>>()?;
         if let Some(newest) = folders.last() {
             let TrainingProgress { steps, .. } = progress(newest)?;
             self.ask(json!({ "request": "load", "folder": absolute(newest)?, "steps": steps }), &[], 0)?;
@@ -298,7 +297,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If there is no such version, or it can't be written.
-    pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedWeights, PolicyError> {
+    pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedWeights> {
         let (_, folder) = self.versions.iter().find(|(kept, _)| *kept == version).ok_or_else(|| self.no_version(version))?;
         let files = match self.adapted {
             true => vec![adapter::WEIGHTS.into(), adapter::CONFIG.into()],
@@ -316,7 +315,7 @@ impl TrainedModel {
     }
 
     /// Refuses to read weights of no version.
-    fn settled(&self) -> Result<(), PolicyError> {
+    fn settled(&self) -> Result<()> {
         if !self.learning.get() {
             return Ok(());
         }
@@ -328,7 +327,7 @@ impl TrainedModel {
 
 /// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt
 /// here. Gives whether that was done.
-fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) -> Result<bool, PolicyError> {
+fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) -> Result<bool> {
     let Some(lora) = &load.lora else { return Ok(false) };
     let stored = match checkpoint::open(base) {
         Ok(stored) => stored,
@@ -350,7 +349,7 @@ fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) 
 }
 
 /// The files of a model's folder that another program loads it by.
-fn model_files(folder: &Path) -> Result<Vec<String>, PolicyError> {
+fn model_files(folder: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(folder).map_err(|e| PolicyError::file(folder, e))?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let read = |name: &String| [".json", ".safetensors"].iter().any(|end| name.ends_with(end)) || FILES.contains(&&**name);
@@ -361,7 +360,7 @@ fn model_files(folder: &Path) -> Result<Vec<String>, PolicyError> {
 
 /// What tells a file from others, without reading gigabytes: a small one's content, else its size and when it was
 /// written.
-fn stamp(path: &Path) -> Result<u64, PolicyError> {
+fn stamp(path: &Path) -> Result<u64> {
     let failed = |e| PolicyError::file(path, e);
     let about = fs::metadata(path).map_err(failed)?;
     if about.len() < 1 << 26 {
@@ -372,13 +371,13 @@ fn stamp(path: &Path) -> Result<u64, PolicyError> {
 }
 
 /// The file `from` at `to`: the same one where the disk is the same, else a copy.
-fn share(from: &Path, to: &Path) -> Result<(), PolicyError> {
+fn share(from: &Path, to: &Path) -> Result<()> {
     // A link of a cache is followed first: of it a second name would lead nowhere.
     let own = fs::canonicalize(from).map_err(|e| PolicyError::file(from, e))?;
     fs::hard_link(&own, to).or_else(|_| fs::copy(&own, to).map(drop)).map_err(|e| PolicyError::file(to, e))
 }
 
-fn absolute(path: &Path) -> Result<String, PolicyError> {
+fn absolute(path: &Path) -> Result<String> {
     let path = std::path::absolute(path).map_err(|e| PolicyError::file(path, e))?;
     Ok(path.display().to_string())
 }

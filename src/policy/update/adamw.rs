@@ -49,7 +49,7 @@ pub type Decay = (i64, i64, f64);
 /// `weight_decay_of` names as that says.
 pub fn decays(layout: &Layout, settings: &UpdateSettings) -> Vec<Decay> {
     let mut spans: Vec<Decay> = Vec::new();
-    for parameter in layout.parameters() {
+    for parameter in &layout.parameters {
         let named = settings.weight_decay_of.iter().filter(|(part, _)| parameter.name.contains(part.as_str()));
         // The longest name says most.
         let own = named.max_by_key(|(part, _)| part.len()).map(|(_, decay)| *decay);

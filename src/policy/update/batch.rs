@@ -10,7 +10,7 @@ use super::report::RowUse;
 use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
 use super::surrogate::covarying;
 use crate::policy::learner::Learner;
-use crate::policy::{Example, PolicyError, RowFault, UpdateFault};
+use crate::policy::{Example, PolicyError, Result, RowFault, UpdateFault};
 
 /// The rows of an update.
 pub struct UpdateBatch<'a> {
@@ -42,7 +42,7 @@ impl<'a> UpdateBatch<'a> {
         examples: &'a [Example],
         settings: &'a UpdateSettings,
         seed: u64,
-    ) -> Result<UpdateBatch<'a>, PolicyError> {
+    ) -> Result<UpdateBatch<'a>> {
         check(examples, settings)?;
         let read = if settings.objective == Objective::Value { TrainingRow::value } else { TrainingRow::new };
         let limits = learner.limits();
@@ -95,7 +95,7 @@ impl<'a> UpdateBatch<'a> {
 }
 
 /// The log-probabilities of the rows' tokens under the weights as they are.
-fn begin(model: &str, learner: &dyn Learner, rows: &[TrainingRow], settings: &UpdateSettings) -> Result<Vec<Vec<f32>>, PolicyError> {
+fn begin(model: &str, learner: &dyn Learner, rows: &[TrainingRow], settings: &UpdateSettings) -> Result<Vec<Vec<f32>>> {
     let start = learner.logprobs(rows, settings.at(), settings.micro_batch)?;
     let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
     if bad.is_empty() {
@@ -105,7 +105,7 @@ fn begin(model: &str, learner: &dyn Learner, rows: &[TrainingRow], settings: &Up
 }
 
 /// Refuses what no update can be made from.
-fn check(examples: &[Example], settings: &UpdateSettings) -> Result<(), PolicyError> {
+fn check(examples: &[Example], settings: &UpdateSettings) -> Result<()> {
     if examples.is_empty() {
         return Err(PolicyError::Update(UpdateFault::NoRows));
     }

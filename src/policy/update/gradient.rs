@@ -11,7 +11,7 @@ use crate::policy::model::Net;
 use crate::policy::pause::pause;
 use crate::policy::room;
 use crate::policy::tensors::{indices, values};
-use crate::policy::PolicyError;
+use crate::policy::{PolicyError, Result};
 use tch::{Device, Kind, Tensor};
 
 /// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the
@@ -102,7 +102,7 @@ pub struct GradientStep<'a> {
 ///
 /// # Errors
 /// [`PolicyError::NotFinite`] with the rows of the first pass that found something that isn't a number.
-pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<PassResult>), PolicyError> {
+pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<PassResult>)> {
     let net = step.net;
     let count = if net.device().is_cuda() { 1 } else { LANES };
     let lanes: Vec<Vec<usize>> = (0..count.min(passes.len())).map(|lane| (lane..passes.len()).step_by(count).collect()).collect();
@@ -152,7 +152,7 @@ pub fn pass(
     batch: &UpdateBatch,
     pass: &Pass,
     weight: &TokenWeight,
-) -> Result<(Option<Tensor>, PassResult), PolicyError> {
+) -> Result<(Option<Tensor>, PassResult)> {
     let distills = batch.settings.objective == Objective::Distill;
     // First, so that only one of the two is in memory at a time.
     let base = match reference {
@@ -198,12 +198,12 @@ pub fn pass(
 }
 
 /// What a teacher would have written at the choices of `pass`; nothing where none was made.
-fn taught(teacher: &dyn Tracer, batch: &UpdateBatch, pass: &Pass) -> Result<Option<TokenOutputs>, PolicyError> {
+fn taught(teacher: &dyn Tracer, batch: &UpdateBatch, pass: &Pass) -> Result<Option<TokenOutputs>> {
     if !pass.learns() {
         return Ok(None);
     }
     let wanted = Wanted::Likeliest(batch.settings.top_k);
-    let read = |pass: &Pass, rows: &[TrainingRow]| -> Result<TokenOutputs, PolicyError> {
+    let read = |pass: &Pass, rows: &[TrainingRow]| -> Result<TokenOutputs> {
         Ok(teacher.trace(pass, rows, batch.settings.at(), wanted)?.outputs().share())
     };
     let Some(rows) = &batch.taught else { return read(pass, &batch.rows).map(Some) };
@@ -306,12 +306,7 @@ mod tests {
         gradient_of(examples, settings, size, cut).unwrap()
     }
 
-    fn gradient_of(
-        examples: &[Example],
-        settings: &UpdateSettings,
-        size: usize,
-        cut: Cut,
-    ) -> Result<(Tensor, Vec<f32>, usize), PolicyError> {
+    fn gradient_of(examples: &[Example], settings: &UpdateSettings, size: usize, cut: Cut) -> Result<(Tensor, Vec<f32>, usize)> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let (net, reference) = (net(head, 1), net(head, 2));
         let parallel = Parallel { threads: 1, peers: None, start: 0 };

@@ -10,7 +10,7 @@ use super::settings::UpdateSettings;
 use crate::policy::learner::{Learner, RowLimits, Tracer, Wanted};
 use crate::policy::model::Net;
 use crate::policy::tensors::values;
-use crate::policy::PolicyError;
+use crate::policy::Result;
 use crate::seed::mix;
 use tch::Tensor;
 
@@ -49,17 +49,11 @@ impl Learner for LocalLearner<'_> {
         self.moments.steps
     }
 
-    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>, PolicyError> {
+    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>> {
         logprobs(&self.net, rows, temperature, size, &self.parallel)
     }
 
-    fn gradient(
-        &mut self,
-        number: u64,
-        batch: &UpdateBatch,
-        passes: &[Pass],
-        weight: &TokenWeight,
-    ) -> Result<Vec<PassResult>, PolicyError> {
+    fn gradient(&mut self, number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>> {
         let net = self.net.with(&self.flat, false).seeded(mix(self.seed, number));
         let step = GradientStep { name: self.name, net: &net, reference: self.reference.as_ref(), batch, weight, parallel: self.parallel };
         let (gradient, results) = gradients(&step, passes)?;
@@ -67,7 +61,7 @@ impl Learner for LocalLearner<'_> {
         Ok(results)
     }
 
-    fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64, PolicyError> {
+    fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64> {
         let Some(gradient) = self.gradient.take() else { return Ok(0.0) };
         let size = norm(&gradient);
         if size.is_finite() {
@@ -86,13 +80,7 @@ impl Learner for LocalLearner<'_> {
 
 /// What `net` makes of each response token of `rows`: its log-probability, at `temperature` or each row at its own, or
 /// a critic's value. At equal weights and temperatures the same as recorded by generation up to rounding.
-pub fn logprobs(
-    net: &Net,
-    rows: &[TrainingRow],
-    temperature: Option<f32>,
-    size: usize,
-    parallel: &Parallel,
-) -> Result<Vec<Vec<f32>>, PolicyError> {
+pub fn logprobs(net: &Net, rows: &[TrainingRow], temperature: Option<f32>, size: usize, parallel: &Parallel) -> Result<Vec<Vec<f32>>> {
     read_rows(rows, size, |passes| {
         parallel.spread(
             || net.share(false),

@@ -21,7 +21,7 @@ mod variants;
 
 use super::learner::Learner;
 use super::model::reading::Cut;
-use super::{Example, ModelFault, PolicyError};
+use super::{Example, ModelFault, PolicyError, Result};
 pub use adamw::Moments;
 use batch::UpdateBatch;
 use gradient::{PassResult, TokenWeight};
@@ -44,7 +44,7 @@ pub fn update(
     examples: &[Example],
     settings: &UpdateSettings,
     seed: u64,
-) -> Result<(bool, UpdateReport), PolicyError> {
+) -> Result<(bool, UpdateReport)> {
     let mut batch = UpdateBatch::new(name, learner, examples, settings, seed)?;
     let used_rows = batch.used_rows();
     let longest = used_rows.iter().map(|&row| batch.rows[row].len()).max().unwrap_or(1) as f64;

@@ -7,7 +7,7 @@
 //! everywhere, bit for bit.
 
 use crate::policy::threads::spread;
-use crate::policy::PolicyError;
+use crate::policy::{PolicyError, Result};
 use crate::seed::mix;
 
 /// The processes that make the same updates.
@@ -19,14 +19,14 @@ pub trait Peers: Send + Sync {
     ///
     /// # Errors
     /// [`PolicyError::Peer`] if another process says something else than whose turn it is.
-    fn begin(&self, model: &str) -> Result<(), PolicyError>;
+    fn begin(&self, model: &str) -> Result<()>;
     /// The update is over.
     fn end(&self);
     /// Sends `own` to all others and receives what each of them sent, by process; its own place is empty.
     ///
     /// # Errors
     /// [`PolicyError::Peer`] if a process can't be understood.
-    fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, PolicyError>;
+    fn exchange(&self, own: &[u8]) -> Result<Vec<Vec<u8>>>;
 }
 
 /// What one process can send to another: a job's result as bytes.
@@ -57,7 +57,7 @@ pub fn number(from: &mut &[u8]) -> Option<usize> {
     usize::try_from(u64::from_le_bytes(*own)).ok()
 }
 
-impl<T: WireFormat> WireFormat for Result<T, PolicyError> {
+impl<T: WireFormat> WireFormat for Result<T> {
     fn write(&self, to: &mut Vec<u8>) {
         match self {
             Ok(value) => {
@@ -104,8 +104,8 @@ impl Parallel<'_> {
         &self,
         state: impl Fn() -> S,
         count: usize,
-        run: impl Fn(&S, usize) -> Result<T, PolicyError> + Sync,
-    ) -> Result<Vec<T>, PolicyError> {
+        run: impl Fn(&S, usize) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
         let Some(peers) = self.peers else {
             return spread(self.threads, state, &(0..count).collect::<Vec<_>>(), |state, &job| run(state, job));
         };
@@ -118,7 +118,7 @@ impl Parallel<'_> {
         let mut message = [self.start, count as u64].map(u64::to_le_bytes).concat();
         done.iter().for_each(|result| result.write(&mut message));
         let messages = peers.exchange(&message)?;
-        let mut results: Vec<Option<Result<T, PolicyError>>> = (0..count).map(|_| None).collect();
+        let mut results: Vec<Option<Result<T>>> = (0..count).map(|_| None).collect();
         for (job, result) in own.into_iter().zip(done) {
             results[job] = Some(result);
         }
@@ -168,7 +168,7 @@ mod tests {
         errors.iter().for_each(|error| Err::<Vec<f32>, _>(error.clone()).write(&mut message));
         let whole = message.clone();
         let mut rest = whole.as_slice();
-        let mut next = || <Result<Vec<f32>, PolicyError> as WireFormat>::read(&mut rest);
+        let mut next = || <Result<Vec<f32>> as WireFormat>::read(&mut rest);
         let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&next().unwrap().unwrap()), bits(&values));
         for error in &errors {
@@ -176,7 +176,7 @@ mod tests {
         }
         assert!(next().is_none() && rest.is_empty());
         for cut in 1..25 {
-            assert!(<Result<Vec<f32>, PolicyError> as WireFormat>::read(&mut &whole[..cut]).is_none(), "half a message");
+            assert!(<Result<Vec<f32>> as WireFormat>::read(&mut &whole[..cut]).is_none(), "half a message");
         }
     }
 }

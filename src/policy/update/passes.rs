@@ -12,7 +12,7 @@ use crate::policy::model::reading::Cut;
 use crate::policy::model::Net;
 use crate::policy::sequence::{check, known};
 use crate::policy::trie::{runs, shared, Trie};
-use crate::policy::{Example, PolicyError, RowFault, PAD_TO};
+use crate::policy::{Example, PolicyError, Result, RowFault, PAD_TO};
 use std::collections::BTreeMap;
 
 /// One token that was chosen among several.
@@ -35,7 +35,7 @@ pub struct TrainingRow<'a> {
 
 impl<'a> TrainingRow<'a> {
     /// Checks one row; the error names it.
-    pub fn new(row: usize, example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>, PolicyError> {
+    pub fn new(row: usize, example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>> {
         TrainingRow::read(example, limits).map_err(|fault| PolicyError::Row { row, fault })
     }
 
@@ -69,7 +69,7 @@ impl<'a> TrainingRow<'a> {
     }
 
     /// The same row as a teacher reads it: behind the teacher's own prompt, where the example has one.
-    pub fn taught(&self, row: usize, limits: &RowLimits) -> Result<TrainingRow<'a>, PolicyError> {
+    pub fn taught(&self, row: usize, limits: &RowLimits) -> Result<TrainingRow<'a>> {
         let TrainingRow { example, prompt, length, .. } = *self;
         let own = &example.teacher_prompt;
         let prompt = if own.is_empty() { prompt } else { own };
@@ -79,7 +79,7 @@ impl<'a> TrainingRow<'a> {
 
     /// Checks one row for a value head, whose values are before each response token; without a response, at the end of
     /// the prompt.
-    pub fn value(row: usize, example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>, PolicyError> {
+    pub fn value(row: usize, example: &'a Example, limits: &RowLimits) -> Result<TrainingRow<'a>> {
         let length = example.response.len().max(1);
         let all = |what, numbers: &[f32]| numbers.iter().try_for_each(|&value| number(what, value));
         check(&example.prompt, &[], length - 1, &limits.sizes)
@@ -330,11 +330,7 @@ pub struct Target<'r> {
 
 /// What `read` finds in each pass over `rows` (`size` sequences a pass, one value a token): one list a row, one value a
 /// token.
-pub fn read_rows(
-    rows: &[TrainingRow],
-    size: usize,
-    read: impl FnOnce(&[Pass]) -> Result<Vec<Vec<f32>>, PolicyError>,
-) -> Result<Vec<Vec<f32>>, PolicyError> {
+pub fn read_rows(rows: &[TrainingRow], size: usize, read: impl FnOnce(&[Pass]) -> Result<Vec<Vec<f32>>>) -> Result<Vec<Vec<f32>>> {
     let limits = PassLimits { sequences: size, tokens: None };
     let Passes { passes, .. } = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), limits, Cut::Alone);
     let mut out = vec![Vec::new(); rows.len()];

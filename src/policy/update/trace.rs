@@ -8,17 +8,11 @@ use crate::policy::learner::{Gradients, Trace, Tracer, Wanted};
 use crate::policy::model::reading::TrieTensors;
 use crate::policy::model::{Net, NEVER};
 use crate::policy::tensors::{indices, values};
-use crate::policy::PolicyError;
+use crate::policy::Result;
 use tch::{Device, Kind, Tensor};
 
 impl Tracer for Net {
-    fn trace(
-        &self,
-        pass: &Pass,
-        rows: &[TrainingRow],
-        temperature: Option<f32>,
-        wanted: Wanted,
-    ) -> Result<Box<dyn Trace + '_>, PolicyError> {
+    fn trace(&self, pass: &Pass, rows: &[TrainingRow], temperature: Option<f32>, wanted: Wanted) -> Result<Box<dyn Trace + '_>> {
         Ok(match self.running() {
             Some(running) if running.values() => Box::new(EnginePass::values(pass, running, wanted)),
             Some(running) => Box::new(EnginePass::choices(pass, running, rows, temperature, wanted)),
@@ -34,7 +28,7 @@ impl Tracer for Net {
     }
 
     fn device(&self) -> Device {
-        Net::device(self)
+        (**self).device()
     }
 }
 
@@ -87,7 +81,7 @@ impl Trace for TorchPass<'_> {
         &self.outputs
     }
 
-    fn back(&self, loss: &Tensor) -> Result<Gradients, PolicyError> {
+    fn back(&self, loss: &Tensor) -> Result<Gradients> {
         let leaves = self.net.leaves();
         let by: Vec<&Tensor> = leaves.iter().chain(self.outputs.differentiable()).collect();
         let mut gradients = Tensor::run_backward(&[loss], &by, false, false);
@@ -177,7 +171,7 @@ impl Trace for EnginePass {
         &self.outputs
     }
 
-    fn back(&self, loss: &Tensor) -> Result<Gradients, PolicyError> {
+    fn back(&self, loss: &Tensor) -> Result<Gradients> {
         let outputs = self.outputs.gradients(loss);
         let Some(tape) = &self.tape else { return Ok(Gradients { weights: None, outputs }) };
         let by = values(&outputs[0]);

@@ -20,10 +20,10 @@ impl Sampler {
             let first = self.started.remove(&e);
             let Some(episode) = self.episodes.get_mut(&e) else { continue };
             let refused = self.refused.remove(&e);
-            let last = step.is_some() && episode.turn() + 1 == self.player.play().agent.turns();
+            let last = step.is_some() && episode.turn() + 1 == self.player.play.agent.turns();
             let parallel = self.tasks.get(&episode.start.task).is_some_and(|task| self.worlds.parallel(&task.game));
             let listed = self.player.listed(episode.start.attempt);
-            match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.play().agent.decode) }) {
+            match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.play.agent.decode) }) {
                 Err(fault) => self.fail(e, fault),
                 Ok(view) => match step {
                     Some(step) => {
@@ -38,7 +38,7 @@ impl Sampler {
                     }
                     None if first => {
                         episode.begin(Some(view));
-                        let play = self.player.play();
+                        let play = &self.player.play;
                         // It would take another task's notes for true.
                         if play.actor.advises(episode.start.attempt) && play.agent.notes().notes == NotesOwner::Own {
                             notes::remarks(&episode.start.memory).for_each(|note| self.worlds.tell(e, note));
@@ -68,7 +68,7 @@ impl Sampler {
 
     /// Tells a program that its call is too long, so that it may shorten it; any other episode has failed.
     pub(super) fn refuse(&mut self, e: usize, fault: Fault) -> Result<(), RolloutError> {
-        let turns = self.player.play().agent.turns();
+        let turns = self.player.play.agent.turns();
         let Some(episode) = self.episodes.get_mut(&e) else { return Ok(()) };
         let calls = episode.view.as_ref().is_some_and(|view| view.extras.call.is_some());
         match fault.cause {
@@ -126,21 +126,13 @@ impl Sampler {
                 tries: gone.tries,
                 number: gone.episode,
             });
-            over.push(Finished {
-                number: gone.episode,
-                start,
-                instruction: String::new(),
-                kind: String::new(),
-                gold: String::new(),
-                turns: vec![],
-                outcome: String::new(),
-            });
+            over.push(Finished { number: gone.episode, start, ..Finished::default() });
         }
         self.summary.failed += over.len();
         self.summary.retried = self.retries.retried;
         self.summary.servers.extend(self.player.server_figures());
         if self.retries.too_many() {
-            let RetryPolicy { tries, max_failed } = self.player.play().retry;
+            let RetryPolicy { tries, max_failed } = self.player.play.retry;
             let error = TooManyFailed { failed: self.failed(), episodes: self.summary.episodes, tries, max_failed };
             return Err(RolloutError::TooManyFailed(Box::new(error)));
         }

@@ -14,8 +14,7 @@ use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries};
 use super::summary::Summary;
 use crate::env::{Act, Call, EpisodeView, Fault, ResetRequest, Task, Worlds};
-use crate::policy::{Policy, Reply, Tokenizer};
-use crate::row::RowError;
+use crate::policy::{Policy, Reply};
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +26,7 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// Plays episodes.
 pub struct Sampler {
-    player: Player,
+    pub player: Player,
     worlds: Worlds,
     tasks: BTreeMap<String, Task>,
     episodes: BTreeMap<usize, Episode>,
@@ -53,34 +52,20 @@ impl Sampler {
     /// no such model.
     pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, play, seed)?;
-        let retries = Retries::new(player.play().retry, &Summary::default());
+        let retries = Retries::new(player.play.retry, &Summary::default());
         let (tasks, episodes, queued, started, moved, pending, refused, given, summary, failed) = Default::default();
         Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, pending, refused, given, retries, summary, failed })
     }
 
     /// The same with these sources of context.
-    pub fn reading(self, sources: Vec<Box<dyn ContextSource>>) -> Sampler {
-        Sampler { player: self.player.reading(sources), ..self }
-    }
-
-    /// The sources of context that it plays with.
-    pub fn sources(&mut self) -> &mut [Box<dyn ContextSource>] {
-        self.player.sources()
-    }
-
-    /// As [`Player::renew`].
-    pub fn renew(&mut self, newest: impl FnMut(&str, u64) -> Result<u64, RowError>) -> Result<(), RowError> {
-        self.player.renew(newest)
+    pub fn reading(mut self, sources: Vec<Box<dyn ContextSource>>) -> Sampler {
+        self.player.sources = sources;
+        self
     }
 
     /// The agent's own columns.
     pub fn parts(&self) -> Vec<String> {
-        self.player.play().agent.columns()
-    }
-
-    /// The tokenizer of the model.
-    pub fn tokenizer(&self) -> &Tokenizer {
-        self.player.tokenizer()
+        self.player.play.agent.columns()
     }
 
     /// Drops all episodes and resets the summary. `before` is the summary of the iteration's earlier episodes: the
@@ -88,7 +73,7 @@ impl Sampler {
     pub fn clear(&mut self, before: &Summary) {
         self.worlds.clear();
         self.player.clear();
-        self.retries = Retries::new(self.player.play().retry, before);
+        self.retries = Retries::new(self.player.play.retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
         (self.pending, self.refused, self.given, self.summary, self.failed) = Default::default();
     }
@@ -169,7 +154,7 @@ impl Sampler {
         for (episode, requested) in all.into_iter().zip(requested) {
             match requested {
                 Ok((request, prompt_memory, fork)) => {
-                    let stops = |call: &Call| [&call.stop[..], &self.player.play().sampling.stop].concat();
+                    let stops = |call: &Call| [&call.stop[..], &self.player.play.sampling.stop].concat();
                     let limits = episode.view.extras.call.as_ref().map(|call| (call.max_tokens, stops(call)));
                     let (number, answered_by) = (episode.number, self.player.answerer(&episode));
                     let (past, turn) = (self.given.get(&number), episode.episode.turn() as usize);
@@ -178,7 +163,7 @@ impl Sampler {
                         continue;
                     }
                     let given = past.and_then(|past| past.responses.get(turn));
-                    let later = given.is_none() && self.player.begin(&episode, &request, self.pending.to())?;
+                    let later = given.is_none() && self.player.begin(&episode, &request, &self.pending.to)?;
                     let turn = AskedTurn { request, limits, prompt_memory, fork, answered_by };
                     if let Some(tokens) = given {
                         let reply = Reply { tokens: tokens.clone(), logprobs: vec![0.0; tokens.len()] };
@@ -220,7 +205,7 @@ impl Sampler {
         for (e, fault) in unasked {
             self.refuse(e, fault)?;
         }
-        let views = if self.pending.is_empty() { self.worlds.views(self.player.pace()) } else { self.worlds.shown() };
+        let views = if self.pending.is_empty() { self.worlds.views(self.player.pace) } else { self.worlds.shown() };
         over.extend(self.take(views));
         over.extend(self.give_up()?);
         over.sort_by_key(|finished| finished.number);
@@ -233,7 +218,7 @@ impl Sampler {
             return self.worlds.shown();
         }
         if self.pending.is_empty() {
-            return self.worlds.views(self.player.pace());
+            return self.worlds.views(self.player.pace);
         }
         let worlds = !(self.moved.is_empty() && self.started.is_empty() && self.refused.is_empty());
         let patience = if worlds { BETWEEN } else { LONG };
@@ -248,7 +233,7 @@ impl Sampler {
     /// What an episode does by an answer.
     fn moved_by(&self, turn: AskedTurn, response: Response) -> Move {
         let AskedTurn { request, limits, prompt_memory, fork, answered_by } = turn;
-        let agent = &self.player.play().agent;
+        let agent = &self.player.play.agent;
         let (response, action) = match &limits {
             Some((most, stop)) => {
                 let (response, said) = response.until(*most, stop, self.player.tokenizer_of(&answered_by));

@@ -11,7 +11,7 @@ mod reader;
 mod tokenizer;
 
 use super::source::TensorSource;
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use blocks::BlockType;
 use reader::{read, GgufTensor};
 use serde_json::Value;
@@ -61,7 +61,7 @@ impl Gguf {
     /// # Errors
     /// If one isn't there, isn't GGUF or is cut off, or if they hold an architecture, a tokenizer or a quantisation
     /// that isn't known here.
-    pub fn open(path: &Path) -> Result<Gguf, PolicyError> {
+    pub fn open(path: &Path) -> Result<Gguf> {
         let paths = parts(path);
         let (metadata, found) = read(&paths[0])?;
         let wrong = |fault| PolicyError::at(&paths[0], fault);
@@ -111,7 +111,7 @@ impl TensorSource for Gguf {
         self.tensors.get(name).map(|(_, entry)| entry.size.clone())
     }
 
-    fn read(&self, name: &str, to: &mut Tensor) -> Result<(), PolicyError> {
+    fn read(&self, name: &str, to: &mut Tensor) -> Result<()> {
         let missing = || PolicyError::at(self.path(), FileFault::NoTensor { tensor: name.into() });
         let (part, entry) = self.tensors.get(name).ok_or_else(missing)?;
         let path = &self.paths[*part];

@@ -3,7 +3,7 @@
 use super::blocks::{BlockType, TYPES};
 use crate::files;
 use crate::policy::model::folder::{NOT_FETCHED, POINTER};
-use crate::policy::{FileFault, PolicyError};
+use crate::policy::{FileFault, PolicyError, Result};
 use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -95,7 +95,7 @@ impl Reader {
 }
 
 /// The metadata of the file at `path`, and its tensors under ggml's names. Each lies within the file.
-pub fn read(path: &Path) -> Result<(Metadata, Vec<(String, GgufTensor)>), PolicyError> {
+pub fn read(path: &Path) -> Result<(Metadata, Vec<(String, GgufTensor)>)> {
     let io = |e: std::io::Error| PolicyError::file(path, e);
     let file = files::open(path).map_err(io)?;
     let bytes = file.metadata().map_err(io)?.len();
