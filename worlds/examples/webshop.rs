@@ -4,9 +4,9 @@
 //!
 //! Usage: webshop FOLDER
 
-use flow::env::webshop::{reward, tokens, Goal, Shop};
-use flow::env::Deal;
-use flow::seed::Random;
+use flow_worlds::webshop::{reward, tokens, Goal, Shop};
+use flow_worlds::Deal;
+use formulas::seed::Random;
 use serde_json::{json, Value};
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -2,8 +2,8 @@
 //! and `actions`; one goes out, with the board before the first action and after each, the rewards, and whether it was
 //! done. `scripts/parity.py` compares the answers with gym-sokoban's.
 
-use flow::env::sokoban::{Direction, Sokoban};
-use flow::env::{EnvError, SokobanSettings, Task};
+use flow_worlds::sokoban::{Direction, Sokoban};
+use flow_worlds::{EnvError, SokobanSettings, Task};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 
