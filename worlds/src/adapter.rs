@@ -58,25 +58,29 @@ fn read(kind: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game>
     served(kind, with, false)
 }
 
+/// The command of a process that serves a world of this adapter.
+pub(super) fn serving(adapter: &str, world: &str) -> Vec<String> {
+    let python = folder(adapter).join("bin/python").display().to_string();
+    [python.as_str(), "-m", "flow_env", "serve", world].map(String::from).to_vec()
+}
+
 /// The process that serves the world. Its tasks are those of a process, and named so.
 fn served(kind: &'static EnvironmentKind, with: Value, calls: bool) -> serde_json::Result<Game> {
     let AdapterSettings { world, name, split, processes, seconds, pass } = serde_json::from_value(with)?;
     let served = if world.is_empty() { kind.name.to_owned() } else { format!("{}:{world}", kind.name) };
-    let python = folder(kind.name).join("bin/python").display().to_string();
-    let command = [python.as_str(), "-m", "flow_env", "serve", &served].map(String::from).to_vec();
+    let command = serving(kind.name, &served);
     let name = name.unwrap_or_else(|| kind.name.replace('-', "_"));
     Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, calls, split, item: None }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::tests::game;
     use serde_json::json;
 
     #[test]
     fn a_short_name_is_a_process_of_its_adapter() {
-        let Value::Object(with) = json!({ "world": "coin", "split": "test", "processes": 2 }) else { unreachable!() };
-        let game = Game::read("textworld-express", with).unwrap();
+        let game = game(json!({ "env": "textworld-express", "world": "coin", "split": "test", "processes": 2 })).unwrap();
         let program = game.program().unwrap();
         assert_eq!(program.command, [".flow/env/textworld-express/bin/python", "-m", "flow_env", "serve", "textworld-express:coin"]);
         assert_eq!((program.name.as_str(), program.split.as_deref(), program.processes), ("textworld_express", Some("test"), 2));

@@ -112,11 +112,18 @@ pub trait Environment: Send {
 mod tests {
     use super::*;
     use crate::seed::Random;
+    use serde_json::Value;
     use std::path::Path;
 
     /// The repository's folder: a package's tests run in the package's own.
     pub(crate) fn root() -> &'static Path {
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    }
+
+    /// The game that this `with` of a `tasks` node means.
+    pub(crate) fn game(mut with: Value) -> Result<Game, EnvError> {
+        let env = with.as_object_mut().unwrap().remove("env").unwrap();
+        Game::read(env.as_str().unwrap(), with.as_object().unwrap().clone())
     }
 
     /// 10,000 actions of every kind of nonsense, mixed with real ones.

@@ -1,9 +1,8 @@
 //! Your own agent programs, which drive the loop themselves and know nothing but a base URL: `env: program` is short
 //! for the process that opens a door to them (`flow_env`'s `program`), each episode a run of the program.
 
-use super::adapter::PROCESS;
+use super::adapter::{serving, PROCESS};
 use super::game::{EnvironmentKind, Game};
-use super::installed::folder;
 use super::process::ProcessSettings;
 use crate::defaults::number;
 use schemars::JsonSchema;
@@ -110,9 +109,7 @@ fn read(_: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
         return Err(Error::custom("command: a program needs one"));
     }
     lines(Path::new(&settings.tasks)).map_err(Error::custom)?;
-    let python = folder(NAME).join("bin/python").display().to_string();
-    let door = format!("{NAME}:{}", serde_json::to_string(&settings)?);
-    let command = [python.as_str(), "-m", "flow_env", "serve", &door].map(String::from).to_vec();
+    let command = serving(NAME, &format!("{NAME}:{}", serde_json::to_string(&settings)?));
     let ProgramSettings { name, split, pass, seconds, .. } = settings;
     Ok(Game::new(PROCESS, ProcessSettings { command, name, processes: 1, seconds, pass, calls: true, split, item: None }))
 }
@@ -136,24 +133,21 @@ fn lines(file: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::game;
     use serde_json::json;
 
     #[test]
     fn a_program_is_a_process_that_opens_the_door() {
         let folder = tempfile::tempdir().unwrap();
         let tasks = folder.path().join("tasks.jsonl").display().to_string();
-        let read = |with: Value| {
-            let Value::Object(with) = with else { unreachable!() };
-            Game::read(NAME, with)
-        };
-        let with = json!({ "command": ["python3", "agent.py"], "tasks": tasks, "name": "sums", "reward": { "file": "reward.json" }, "parallel": true });
-        assert!(read(with.clone()).unwrap_err().to_string().contains("tasks.jsonl: No such file"));
+        let with = json!({ "env": NAME, "command": ["python3", "agent.py"], "tasks": tasks, "name": "sums", "reward": { "file": "reward.json" }, "parallel": true });
+        assert!(game(with.clone()).unwrap_err().to_string().contains("tasks.jsonl: No such file"));
         std::fs::write(&tasks, "{\"id\": \"a\", \"question\": \"1 + 1\"}\n\n[1]\n").unwrap();
-        assert!(read(with.clone()).unwrap_err().to_string().contains("tasks.jsonl:3: a task is a JSON object"));
+        assert!(game(with.clone()).unwrap_err().to_string().contains("tasks.jsonl:3: a task is a JSON object"));
         std::fs::write(&tasks, "\n").unwrap();
-        assert!(read(with.clone()).unwrap_err().to_string().contains("there is no task in it"));
+        assert!(game(with.clone()).unwrap_err().to_string().contains("there is no task in it"));
         std::fs::write(&tasks, "{\"id\": \"a\"}").unwrap();
-        let game = read(with).unwrap();
+        let game = game(with).unwrap();
         let program = game.program().unwrap();
         assert_eq!(
             (&program.command[1..4], program.name.as_str(), program.seconds),

@@ -54,13 +54,8 @@ impl Game {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::game;
     use serde_json::json;
-
-    fn read(with: Value) -> Result<Game, EnvError> {
-        let Value::Object(mut with) = with else { panic!("a map is wanted") };
-        let env = with.remove("env").unwrap();
-        Game::read(env.as_str().unwrap(), with)
-    }
 
     #[test]
     fn settings_that_mean_no_game_are_refused() {
@@ -72,7 +67,7 @@ mod tests {
             (json!({ "env": "process", "name": "my-game", "command": ["x"] }), "name"),
             (json!({ "env": "process", "name": "game" }), "command"),
         ] {
-            let message = read(with.clone()).unwrap_err().to_string();
+            let message = game(with.clone()).unwrap_err().to_string();
             assert!(message.contains(word), "{with}: {message}");
         }
     }

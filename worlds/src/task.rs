@@ -54,15 +54,10 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::game;
     use crate::TimeStep;
-    use serde_json::{json, Value};
+    use serde_json::json;
     use std::collections::{BTreeMap, BTreeSet};
-
-    fn read(with: Value) -> Game {
-        let Value::Object(mut with) = with else { panic!("a map is wanted") };
-        let env = with.remove("env").unwrap();
-        Game::read(env.as_str().unwrap(), with).unwrap()
-    }
 
     #[test]
     fn names_are_read_back() {
@@ -80,7 +75,7 @@ mod tests {
             (json!({ "env": "search", "split": "test" }), "search-d2000-f3-test-s123"),
             (json!({ "env": "doors", "rooms": 3, "expert": "hesitant", "split": "warmstart" }), "doors-d4-r3-hesitant-warmstart-s123"),
         ] {
-            let task = Task { game: read(with), seed: 123 };
+            let task = Task { game: game(with).unwrap(), seed: 123 };
             assert_eq!(task.name(), expected);
             assert_eq!(Task::parse(expected).unwrap(), task);
         }

@@ -55,8 +55,7 @@ mod tests {
 
     /// The boards of an iteration, as hashes of all that their tasks' seeds decide.
     fn boards(run: u64, node: &str, iteration: u64) -> BTreeSet<u64> {
-        let serde_json::Value::Object(with) = json!({ "size": 6, "mines": 3 }) else { unreachable!() };
-        let game = Game::read("minesweeper", with).unwrap();
+        let game = crate::tests::game(json!({ "env": "minesweeper", "size": 6, "mines": 3 })).unwrap();
         let training = TrainingTasks::new(game, run, node, &Programs::default()).unwrap();
         training.tasks(iteration, 200).iter().map(|task| task.board().unwrap()).collect()
     }
