@@ -46,11 +46,11 @@
 //!
 //! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`],
 //! [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`],
-//! [`printable`], `difflib`}. [`mod@env`] is the package in `worlds`; [`credit`], [`memory`], [`row`], [`stats`],
-//! [`prototypes`], [`seed`], [`files`] and `difflib` are that in `formulas`: neither knows libtorch, which the
-//! package in `torch` loads when it is first computed with. One operator is one file in [`ops`] and one line in
-//! [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the two together and knows
-//! no timely, and only [`dataflow`] knows how iterations overlap.
+//! [`printable`], `difflib`}. [`mod@env`] is the package in `worlds`, [`log`] that in `log`; [`credit`], [`memory`],
+//! [`row`], [`stats`], [`prototypes`], [`seed`], [`files`], [`printable`] and `difflib` are that in `formulas`: none of
+//! them knows libtorch, which the package in `torch` loads when it is first computed with. One operator is one file in
+//! [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the
+//! two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
 //!
 //! # What is guaranteed
 //!
@@ -77,14 +77,12 @@ pub mod cli;
 pub mod dataflow;
 mod jinja;
 mod limit;
-pub mod log;
 pub mod ops;
 pub mod pipeline;
 pub mod policy;
-pub mod printable;
 pub mod pulse;
 pub mod rollout;
 
-pub use flow_worlds as env;
-pub use formulas::{credit, files, memory, prototypes, row, seed, stats};
-use formulas::{defaults, python_package};
+pub use formulas::{credit, files, memory, printable, prototypes, row, seed, stats};
+use formulas::{defaults, keep, python_package, role};
+pub use {flow_log as log, flow_worlds as env};

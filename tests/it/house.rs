@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Where code lies, and the name of the floors that all of it goes by; without one each folder goes by its own.
-const ROOTS: [(&str, Option<&str>); 3] = [("src", None), ("formulas/src", None), ("worlds/src", Some("env"))];
+const ROOTS: [(&str, Option<&str>); 4] = [("src", None), ("formulas/src", None), ("log/src", Some("log")), ("worlds/src", Some("env"))];
 
 /// The folders of [`ROOTS`] from the top down. What stands in a floor may know those below it, and none
 /// beside it or above: the crafts of one floor meet in the one above.
@@ -16,7 +16,7 @@ const FLOORS: [&[&str]; 8] = [
     &["rollout", "dataflow"],
     &["env", "policy", "credit", "memory", "log"],
     &["pipeline", "prototypes", "row", "stats"],
-    &["defaults", "difflib", "files", "jinja", "printable", "pulse", "python_package", "seed"],
+    &["defaults", "difflib", "files", "jinja", "keep", "printable", "pulse", "python_package", "role", "seed"],
     &["limit"],
 ];
 
@@ -75,7 +75,8 @@ fn floor(folder: &str) -> Option<usize> {
 /// What this code knows of the house: names of folders after `crate::` or `formulas::`, those in braces too.
 fn known(code: &str) -> BTreeSet<String> {
     let name = |text: &str| text.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut known: BTreeSet<String> = code.contains("flow_worlds").then(|| "env".into()).into_iter().collect();
+    let packages = [("flow_log", "log"), ("flow_worlds", "env")].into_iter().filter(|(package, _)| code.contains(package));
+    let mut known: BTreeSet<String> = packages.map(|(_, name)| name.into()).collect();
     for (at, mark) in ["crate::", "formulas::"].into_iter().flat_map(|mark| code.match_indices(mark)) {
         let rest = &code[at + mark.len()..];
         match rest.strip_prefix('{') {
@@ -164,8 +165,8 @@ fn a_library_is_known_where_it_is_at_home() {
 /// The reader itself is held to what it should see.
 #[test]
 fn imports_are_read_whole() {
-    let code = "use crate::row::{self, Kind};\nuse crate::{ops, pipeline::{Node, log}, seed as s};\nfn f() { formulas::credit::f(); flow_worlds::make(); }";
-    assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["credit", "env", "ops", "pipeline", "row", "seed"]);
+    let code = "use crate::row::{self, Kind};\nuse crate::{ops, pipeline::{Node, log}, seed as s};\nfn f() { formulas::credit::f(); flow_worlds::make(); flow_log::read(); }";
+    assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["credit", "env", "log", "ops", "pipeline", "row", "seed"]);
     assert!(
         wrong("policy", "env") && wrong("row", "log") && wrong("rollout", "dataflow") && !wrong("ops", "rollout") && !wrong("cli", "cli")
     );

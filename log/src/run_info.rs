@@ -1,6 +1,7 @@
 //! What a run is about to do: the part of its manifest that never changes.
 
-use crate::pipeline::{Role, WeightRetention};
+use formulas::keep::WeightRetention;
+use formulas::role::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -54,6 +54,9 @@ mod views;
 mod weights;
 mod writer;
 
+// What the modules here call `crate::row` and so on, as they would in flow itself.
+use formulas::{files, printable, row, seed};
+
 pub use beside::{audit_folder, audits, write_audit, AUDIT};
 pub use commit::Committer;
 pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, WeightsDiff};

@@ -229,9 +229,9 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::fold::fold;
-    use crate::log::{journal, query, read, readers, AnswerFormat, NodeInfo, RunInfo};
+    use crate::fold::fold;
     use crate::row;
+    use crate::{journal, query, read, readers, AnswerFormat, NodeInfo, RunInfo};
     use arrow::array::{ArrayRef, Float32Array, StringArray, UInt32Array, UInt64Array};
     use std::fs;
     use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! A segment: consecutive iterations whose small files were merged into one file a node.
 
 use super::{Iteration, LogError, Metrics, Part, SavedWeights};
-use crate::log::chain;
+use crate::chain;
 use crate::seed;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

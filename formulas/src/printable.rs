@@ -9,7 +9,7 @@ use std::io::{self, Write};
 /// writing count as control characters: they make text read as what it isn't. JSON keeps its meaning.
 ///
 /// ```
-/// # use flow::printable::printable;
+/// # use formulas::printable::printable;
 /// assert_eq!(printable("a\x1b[31mb\n"), "a\\u001b[31mb\n");
 /// ```
 pub fn printable(text: &str) -> Cow<'_, str> {

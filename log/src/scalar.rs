@@ -11,9 +11,9 @@ use arrow::datatypes::{DataType, Float64Type};
 ///
 /// ```
 /// let numbers = [("pass@1".to_string(), 0.5), ("pass@3".to_string(), 0.75)];
-/// assert_eq!(flow::log::value_of(&numbers, r#"("pass@3" - "pass@1") / (1 - "pass@1")"#)?, 0.5);
-/// assert!(flow::log::value_of(&numbers, "pass").is_err());
-/// # Ok::<(), flow::log::LogError>(())
+/// assert_eq!(flow_log::value_of(&numbers, r#"("pass@3" - "pass@1") / (1 - "pass@1")"#)?, 0.5);
+/// assert!(flow_log::value_of(&numbers, "pass").is_err());
+/// # Ok::<(), flow_log::LogError>(())
 /// ```
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! needs, and the initial ones.
 
 use super::{disk, Iteration, LogError, Run, RunInfo};
-use crate::pipeline::WeightRetention;
+use formulas::keep::WeightRetention;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::ErrorKind;

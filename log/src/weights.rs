@@ -106,7 +106,7 @@ fn summed(path: &Path) -> Result<(u64, u64), LogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::RunInfo;
+    use crate::RunInfo;
 
     #[test]
     fn weights_that_are_not_what_they_were_are_named() {

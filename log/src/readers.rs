@@ -36,7 +36,7 @@ pub(super) fn unless_read(run: &Run, remove: impl FnOnce()) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::RunInfo;
+    use crate::RunInfo;
 
     #[test]
     fn nothing_is_removed_under_a_reader() {

@@ -1,13 +1,13 @@
 //! What is asked of two runs in SQL, for [`super::diff`].
 
 use super::moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
-use crate::log::index::LogIndex;
-use crate::log::query::ask;
-use crate::log::readers::ReadLock;
-use crate::log::sql::quoted;
-use crate::log::views::{connect_both, empty};
-use crate::log::{print, AnswerFormat, LogError, Run, Table};
+use crate::index::LogIndex;
+use crate::query::ask;
+use crate::readers::ReadLock;
 use crate::row::NAME;
+use crate::sql::quoted;
+use crate::views::{connect_both, empty};
+use crate::{print, AnswerFormat, LogError, Run, Table};
 use duckdb::Connection;
 use serde_json::Value;
 use std::path::PathBuf;

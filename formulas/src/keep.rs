@@ -1,4 +1,4 @@
-//! `keep`: which old versions of the weights stay on disk.
+//! `keep`: which old versions of the weights stay on disk, as a pipeline and the manifest of its run say it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,8 @@ impl Default for WeightRetention {
 }
 
 impl WeightRetention {
-    pub(super) fn schema() -> Value {
+    /// What the pipeline language says of it.
+    pub fn schema() -> Value {
         schemars::schema_for!(WeightRetention).to_value()
     }
 }
