@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-formulas wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
+.PHONY: run test test-formulas test-log test-worlds wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -22,9 +22,10 @@ test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some sixteen minutes the first time)"
 	OMP_NUM_THREADS=1 $(CARGO) test --release --config profile.release.package.flow.opt-level=0
 
-# An edit of a formula (credit, memory, statistics, rows) is tested in seconds: no libtorch, no optimisation. ARGS names tests.
-test-formulas:
-	@$(CARGO) test --release --config profile.release.package.flow-formulas.opt-level=0 -p flow-formulas --lib $(ARGS)
+# An edit of a formula (credit, memory, statistics, rows), a world or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
+test-log: $(filter libduckdb,$(FETCH))
+test-formulas test-log test-worlds: test-%:
+	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)
 
 # The Python package: its core needs no other package.
 test-python:
@@ -86,13 +87,13 @@ watched: build .venv-watched/made-from
 	cp scripts/watch.txt $@
 
 # Sokoban against gym-sokoban 0.0.6: 1,000 action sequences on the same rooms.
-parity: $(FETCH)
-	$(CARGO) build --release --example sokoban_steps
+parity:
+	$(CARGO) build --release -p flow-worlds --example sokoban_steps
 	python3 scripts/parity.py
 
 # WebShop's reward against the published code on 2,000 purchases, its ranking against Lucene's on 200 searches (Java 17 is needed).
-parity-webshop: $(FETCH)
-	$(CARGO) build --release --example webshop
+parity-webshop:
+	$(CARGO) build --release -p flow-worlds --example webshop
 	python3 scripts/parity_webshop.py
 
 # Every ratio in benches/README.md.

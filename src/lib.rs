@@ -46,10 +46,11 @@
 //!
 //! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`],
 //! [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`],
-//! [`printable`], `difflib`}. [`credit`], [`memory`], [`row`], [`stats`], [`prototypes`], [`seed`] and `difflib` are
-//! the package in `formulas`, which knows no libtorch; the package in `torch` loads libtorch at its first use. One
-//! operator is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no graph,
-//! [`rollout`] brings the two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
+//! [`printable`], `difflib`}. [`mod@env`] is the package in `worlds`, [`log`] that in `log`; [`credit`], [`memory`],
+//! [`row`], [`stats`], [`prototypes`], [`seed`], [`files`], [`printable`] and `difflib` are that in `formulas`: none of
+//! them knows libtorch, which the package in `torch` loads when it is first computed with. One operator is one file in
+//! [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the
+//! two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
 //!
 //! # What is guaranteed
 //!
@@ -74,18 +75,14 @@
 //!   What is promised there is that from the same rows the same advantages come out.
 pub mod cli;
 pub mod dataflow;
-mod defaults;
-pub mod env;
-pub mod files;
 mod jinja;
 mod limit;
-pub mod log;
 pub mod ops;
 pub mod pipeline;
 pub mod policy;
-pub mod printable;
 pub mod pulse;
-mod python_package;
 pub mod rollout;
 
-pub use formulas::{credit, memory, prototypes, row, seed, stats};
+pub use formulas::{credit, files, memory, printable, prototypes, row, seed, stats};
+use formulas::{defaults, keep, python_package, role};
+pub use {flow_log as log, flow_worlds as env};

@@ -1,7 +1,6 @@
 //! The operators as the layer above describes them. This module knows none of them: it checks a file against this list.
 
-use super::{Node, Pipeline, ReadSettings, With};
-use serde::{Deserialize, Serialize};
+use super::{Node, Pipeline, ReadSettings, Role, With};
 use std::collections::BTreeMap;
 
 /// Every operator, what an entry of `models:` and of `agents:` looks like, and the names of all columns.
@@ -47,33 +46,6 @@ impl Wrong {
     /// The same with advice.
     pub fn help(self, help: impl Into<String>) -> Wrong {
         Wrong { help: Some(help.into()), ..self }
-    }
-}
-
-/// The role of an operator. Code that depends on a node's kind tests its role, never its operator's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Opens each iteration with tasks.
-    Opens,
-    /// Plays training episodes.
-    Plays,
-    /// Has a model reflect on finished episodes.
-    Reflects,
-    /// Scores rows, by themselves or relative to others.
-    Judges,
-    /// Makes the next version of a model's weights.
-    Learns,
-    /// Plays evaluation episodes.
-    Measures,
-    /// Keeps state over iterations.
-    Remembers,
-}
-
-impl Role {
-    /// Whether its rows are separate from the training's: neither turns of its episodes nor derived from them.
-    pub fn apart(self) -> bool {
-        matches!(self, Role::Opens | Role::Measures | Role::Remembers)
     }
 }
 

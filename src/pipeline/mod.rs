@@ -13,7 +13,6 @@ mod embed;
 #[cfg(test)]
 mod fixture;
 mod graph;
-mod keep;
 mod load;
 mod marks;
 mod parse;
@@ -23,13 +22,13 @@ mod schema;
 mod test;
 mod with;
 
-pub use catalog::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Role, Wrong};
+pub use crate::{keep::WeightRetention, role::Role};
+pub use catalog::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
 pub use document::document;
 pub use embed::TEMPLATE_BYTES;
 pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};
-pub use keep::WeightRetention;
 pub use load::{contents, load, load_moved, load_to_run, load_with_tests, parse, Look};
 pub use marks::{models, Named, MODEL};
 pub use paths::is_template;

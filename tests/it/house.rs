@@ -1,10 +1,13 @@
-//! The house: which folder of `src` may know which, and which library is known in one folder alone. Read from the code
-//! itself, so that a wall that falls is seen by whoever lets it fall.
+//! The house: which folder of `src` and which package may know which, and which library is known in one folder alone.
+//! Read from the code itself, so that a wall that falls is seen by whoever lets it fall.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The folders of `src` and `formulas/src` from the top down. What stands in a floor may know those below it, and none
+/// Where code lies, and the name of the floors that all of it goes by; without one each folder goes by its own.
+const ROOTS: [(&str, Option<&str>); 4] = [("src", None), ("formulas/src", None), ("log/src", Some("log")), ("worlds/src", Some("env"))];
+
+/// The folders of [`ROOTS`] from the top down. What stands in a floor may know those below it, and none
 /// beside it or above: the crafts of one floor meet in the one above.
 const FLOORS: [&[&str]; 8] = [
     &["main"],
@@ -13,7 +16,7 @@ const FLOORS: [&[&str]; 8] = [
     &["rollout", "dataflow"],
     &["env", "policy", "credit", "memory", "log"],
     &["pipeline", "prototypes", "row", "stats"],
-    &["defaults", "difflib", "files", "jinja", "printable", "pulse", "python_package", "seed"],
+    &["defaults", "difflib", "files", "jinja", "keep", "printable", "pulse", "python_package", "role", "seed"],
     &["limit"],
 ];
 
@@ -29,7 +32,7 @@ const LIBRARIES: [(&[&str], &[&str]); 8] = [
     (&["axum", "clap", "indicatif", "tokio"], &["cli"]),
 ];
 
-/// A file's folder in `src` or `formulas/src` and its code, without comments and without its tests.
+/// A file's path in the repository, its name in the floors and its code, without comments and without its tests.
 struct Source {
     path: PathBuf,
     folder: String,
@@ -37,25 +40,26 @@ struct Source {
 }
 
 fn sources() -> Vec<Source> {
-    ["src", "formulas/src"].iter().flat_map(|root| sources_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join(root))).collect()
+    ROOTS.iter().flat_map(|(root, name)| sources_of(Path::new(root), *name)).collect()
 }
 
-fn sources_of(root: &Path) -> Vec<Source> {
-    let (mut folders, mut sources) = (vec![root.to_owned()], Vec::new());
+fn sources_of(root: &Path, name: Option<&str>) -> Vec<Source> {
+    let (repository, mut sources) = (Path::new(env!("CARGO_MANIFEST_DIR")), Vec::new());
+    let mut folders = vec![repository.join(root)];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "rs") {
-                let inside = path.strip_prefix(root).unwrap().to_owned();
-                let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
+                let inside = path.strip_prefix(repository).unwrap();
+                let first = inside.strip_prefix(root).unwrap().iter().next().unwrap().to_str().unwrap();
                 let text = std::fs::read_to_string(&path).unwrap();
                 let whole = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
                 let lines = whole.lines().filter(|line| !line.trim_start().starts_with("//"));
                 sources.push(Source {
-                    path: inside.clone(),
-                    folder: first.trim_end_matches(".rs").into(),
+                    path: inside.into(),
+                    folder: name.unwrap_or(first.trim_end_matches(".rs")).into(),
                     code: lines.collect::<Vec<_>>().join("\n"),
                 });
             }
@@ -68,11 +72,12 @@ fn floor(folder: &str) -> Option<usize> {
     FLOORS.iter().position(|floor| floor.contains(&folder))
 }
 
-/// What follows `crate::` in this code: names of folders, those in braces too.
+/// What this code knows of the house: names of folders after `crate::` or `formulas::`, those in braces too.
 fn known(code: &str) -> BTreeSet<String> {
     let name = |text: &str| text.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut known = BTreeSet::new();
-    for (at, mark) in code.match_indices("crate::") {
+    let packages = [("flow_log", "log"), ("flow_worlds", "env")].into_iter().filter(|(package, _)| code.contains(package));
+    let mut known: BTreeSet<String> = packages.map(|(_, name)| name.into()).collect();
+    for (at, mark) in ["crate::", "formulas::"].into_iter().flat_map(|mark| code.match_indices(mark)) {
         let rest = &code[at + mark.len()..];
         match rest.strip_prefix('{') {
             Some(several) => {
@@ -160,8 +165,8 @@ fn a_library_is_known_where_it_is_at_home() {
 /// The reader itself is held to what it should see.
 #[test]
 fn imports_are_read_whole() {
-    let code = "use crate::row::{self, Kind};\nuse crate::{ops, pipeline::{Node, log}, seed as s};\nfn f() { crate::env::make(); }";
-    assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["env", "ops", "pipeline", "row", "seed"]);
+    let code = "use crate::row::{self, Kind};\nuse crate::{ops, pipeline::{Node, log}, seed as s};\nfn f() { formulas::credit::f(); flow_worlds::make(); flow_log::read(); }";
+    assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["credit", "env", "log", "ops", "pipeline", "row", "seed"]);
     assert!(
         wrong("policy", "env") && wrong("row", "log") && wrong("rollout", "dataflow") && !wrong("ops", "rollout") && !wrong("cli", "cli")
     );
