@@ -5,7 +5,7 @@
     run = flow_runs.Run("runs/quickstart")
     run.trajectories(iterations=range(10, 20)).df()          # pandas
     run.metrics().pl()                                       # polars
-    run.sql("select task, avg(reward) from rollout group by all").arrow()
+    run.sql("select task, avg(reward) from rollout group by all").to_arrow_table()
     run.provenance(iteration=11, task="...", sample=2, turn=0).fetchall()
 
 A run may be going on, finished, dead or a copy: what is committed is seen, as `flow query` sees it, and nothing else. Needs `duckdb`; `df`, `pl` and `arrow`

@@ -20,7 +20,7 @@ except ImportError:  # pragma: no cover
 
 
 class Run:
-    """The run in a folder, as it is now; `refresh` looks again. Answers are DuckDB relations: `.df()`, `.pl()`, `.arrow()`, `.fetchall()`."""
+    """The run in a folder, as it is now; `refresh` looks again. Answers are DuckDB relations: `.df()`, `.pl()`, `.to_arrow_table()`, `.fetchall()`."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).resolve()
