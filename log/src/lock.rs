@@ -1,7 +1,7 @@
 //! One process at a time writes a run, or an audit of one. The lock is the operating system's: it ends with the
 //! process, however that ends.
 
-use super::{LogError, Run};
+use super::{sweep, LogError, Run};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
@@ -9,9 +9,11 @@ use std::path::Path;
 pub struct Lock(#[allow(dead_code)] File);
 
 impl Lock {
-    /// Takes the lock, or says that another process has it.
+    /// Takes the lock, or says that another process has it. Unfinished folders beside the run are removed.
     pub fn take(run: &Run) -> Result<Lock, LogError> {
-        Lock::of(run.root())
+        let lock = Lock::of(run.root())?;
+        sweep::unfinished(run.root());
+        Ok(lock)
     }
 
     /// Takes that of a folder, such as the one of an audit.

@@ -1,7 +1,7 @@
 //! The folder of a run.
 
 use super::head::{ManifestBody, FILE};
-use super::{disk, readers, LogError, Manifest, RunInfo, Status};
+use super::{disk, readers, sweep, Lock, LogError, Manifest, RunInfo, Status};
 use crate::seed;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -36,13 +36,13 @@ impl Run {
             Err(e) if e.kind() == ErrorKind::NotFound => false,
             Err(e) => return Err(LogError::io(root)(e)),
         };
-        let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = sweep::parent(root);
         fs::create_dir_all(parent).map_err(LogError::io(root))?;
         let place = match root.file_name() {
             Some(name) if !there => parent.join(format!(".{}.{}.tmp", name.display(), std::process::id())),
             _ => root.to_owned(),
         };
-        let result = Run::begin(&place, root, pipeline_yaml, info).and_then(|()| match place == root {
+        let result = Run::begin(&place, root, pipeline_yaml, info).and_then(|_lock| match place == root {
             true => Ok(()),
             // It fails if another process has made the folder meanwhile.
             false => fs::rename(&place, root).map_err(|e| match e.kind() {
@@ -58,16 +58,19 @@ impl Run {
         Ok(Run { root: root.into(), verified: None })
     }
 
-    /// Writes what a run begins with into `place`, where it is called `root` later.
-    fn begin(place: &Path, root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<(), LogError> {
+    /// Writes what a run begins with into `place`, where it is called `root` later. Until then the lock of `place` says
+    /// that somebody is at it.
+    fn begin(place: &Path, root: &Path, pipeline_yaml: &str, info: &RunInfo) -> Result<Lock, LogError> {
         let run = Run { root: place.into(), verified: None };
         fs::create_dir_all(run.log()).map_err(LogError::io(root))?;
+        let lock = Lock::of(place)?;
         disk::replace(&run.pipeline(), &[pipeline_yaml.as_bytes()])?;
         readers::prepare(place).map_err(LogError::io(root))?;
         let folder = std::path::absolute(root).map_err(LogError::io(root))?.display().to_string();
         let info = RunInfo { pipeline: seed::text(pipeline_yaml), folder, ..info.clone() };
         let head = ManifestBody { info, start: Vec::new(), generation: 0, chain: 0, end: None, segments: Vec::new(), lost: None };
-        head.write(place, &Status::Running)
+        head.write(place, &Status::Running)?;
+        Ok(lock)
     }
 
     /// The run in `root`, which must have a manifest.

@@ -1,10 +1,11 @@
 //! Clean-up of rows and weights that a kill left behind uncommitted. They are removed when a run is resumed and when it
 //! ends, unless somebody reads the run: then the next time. A run's folder may come from elsewhere, so only names that
-//! a run writes are removed, and no symbolic link is followed.
+//! a run writes are removed, and no symbolic link is followed. Where a run begins, what was begun there and never came
+//! to be whole is removed.
 
 use super::index::LogIndex;
 use super::{disk, journal, keep, pending, readers};
-use super::{LogError, Run};
+use super::{Lock, LogError, Run};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,25 @@ fn remove(run: &Run, index: &LogIndex) -> Result<(), LogError> {
     Ok(())
 }
 
+/// The folder that holds `root`.
+pub(super) fn parent(root: &Path) -> &Path {
+    root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Removes unfinished folders of this run beside `root`: their processes were killed before the run was whole, so their
+/// locks are free.
+pub(super) fn unfinished(root: &Path) {
+    let Some(name) = root.file_name().and_then(|name| name.to_str()) else { return };
+    let process = |own: &str| own.strip_prefix('.')?.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".tmp")?.parse::<u32>().ok();
+    let Ok(beside) = parent(root).canonicalize().map_err(LogError::io(root)).and_then(|parent| entries(&parent)) else { return };
+    for folder in beside.iter().filter(|path| named(path, |own| process(own).is_some()) && disk::is_folder(path)) {
+        // A process that has just made the folder is about to lock it.
+        if let Some(Ok(_lock)) = folder.join("lock").exists().then(|| Lock::of(folder)) {
+            let _ = fs::remove_dir_all(folder); // the next time
+        }
+    }
+}
+
 /// Whether the last part of `path` is such a name.
 fn named(path: &Path, is_own: impl Fn(&str) -> bool) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(is_own)
@@ -65,4 +85,35 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, LogError> {
     }
     let read = || fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>();
     read().map_err(LogError::io(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RunInfo;
+
+    #[test]
+    fn what_killed_processes_began_in_its_place_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let begun = |name: &str, lock: bool| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.join("log")).unwrap();
+            lock.then(|| Lock::of(&path).unwrap())
+        };
+        drop(begun(".x.4711.tmp", true));
+        let alive = begun(".x.4712.tmp", true);
+        for (name, lock) in [(".x.4713.tmp", false), (".x.y.4711.tmp", true), (".y.4711.tmp", true), (".x.tmp", true), ("x.4711.tmp", true)]
+        {
+            drop(begun(name, lock));
+        }
+        let run = Run::create(&folder.path().join("x"), "flow: x\n", &RunInfo::default()).unwrap();
+        assert!(run.root().join("lock").exists(), "it was locked before it was whole");
+        let _lock = Lock::take(&run).unwrap();
+        let mut left: Vec<String> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, [".x.4712.tmp", ".x.4713.tmp", ".x.tmp", ".x.y.4711.tmp", ".y.4711.tmp", "x", "x.4711.tmp"]);
+        drop(alive);
+        unfinished(run.root());
+        assert!(!folder.path().join(".x.4712.tmp").exists());
+    }
 }

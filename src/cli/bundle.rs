@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 #[derive(Args)]
 pub struct BundleArgs {
@@ -85,12 +84,12 @@ fn add(tar: &mut tar::Builder<impl Write>, root: &Path, place: &Path) -> std::io
     Ok(())
 }
 
-/// Unpacks a bundle into a temporary folder.
+/// Unpacks a bundle into `folder`.
 ///
 /// # Errors
 /// If it isn't a bundle, or has anything in it but files below its folder.
-pub fn unpacked(file: &Path) -> Result<TempDir> {
-    let folder = tempfile::tempdir()?;
+pub fn unpack(file: &Path, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
     if std::fs::metadata(file).map_err(Error::file(file))?.len() == 0 {
         return Err(Error::Request(format!("{} is empty: copy the bundle again", file.display())));
     }
@@ -101,9 +100,9 @@ pub fn unpacked(file: &Path) -> Result<TempDir> {
         if !entry.header().entry_type().is_file() {
             return Err(no_bundle("there is something in it that is no file".into()));
         }
-        if !entry.unpack_in(folder.path()).map_err(|error| no_bundle(error.to_string()))? {
+        if !entry.unpack_in(folder).map_err(|error| no_bundle(error.to_string()))? {
             return Err(no_bundle("a file in it would lie outside of its folder".into()));
         }
     }
-    Ok(folder)
+    Ok(())
 }

@@ -62,12 +62,14 @@ impl DiffArgs {
 }
 
 impl Comparison {
-    /// Whether nothing that both runs have differs: rows, columns of the nodes that both logged, final weights.
+    /// Whether nothing that both runs have differs: rows, columns of the nodes that both logged, failed episodes, final
+    /// weights.
     fn equal(&self) -> bool {
         let alike = |shared: &RowCounts| shared.only_a + shared.only_b == 0;
         let whole = |n: &NodeDiff| n.columns_only_a.is_empty() && n.columns_only_b.is_empty();
         let nodes = self.rows.nodes.iter().all(|n| alike(&n.rows) && n.differ.is_empty() && whole(n));
-        self.rows.rows.both > 0 && alike(&self.rows.rows) && nodes && self.weights.iter().all(|w| w.equal == Some(true))
+        let errors = self.rows.errors.as_ref().is_none_or(alike);
+        self.rows.rows.both > 0 && alike(&self.rows.rows) && nodes && errors && self.weights.iter().all(|w| w.equal == Some(true))
     }
 
     fn json(&self) -> Value {
@@ -130,6 +132,9 @@ impl Comparison {
                     text += &format!("  {:<18} only {side} logged {}\n", "", columns.join(", "));
                 }
             }
+        }
+        if let Some(RowCounts { both, only_a, only_b }) = self.rows.errors.as_ref().filter(|errors| errors.only_a + errors.only_b > 0) {
+            text += &format!("failed episodes (table `errors`): {both} in both, {only_a} only in a, {only_b} only in b\n");
         }
         match &self.rows.credit {
             Some(credit_diff) => text += &credit(credit_diff),

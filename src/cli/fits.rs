@@ -112,8 +112,9 @@ log: [rollout]\n";
             "`actor` has 80.5 billion parameters: playing with it takes 322.1 GB of memory at least, and 64.0 GB are free"
         );
         assert_eq!(large("actor", &pipeline, &catalog, 400_000_000_000), None);
-        let learnt =
-            text.replace("nodes:", "nodes:\n  update: { op: gpu-update, inputs: rollout, with: { model: actor, objective: sft } }");
+        let learnt = text
+            .replace("nodes:", "nodes:\n  update: { op: gpu-update, inputs: rollout, with: { model: actor, objective: sft } }")
+            .replace("inputs: tasks", "inputs: { tasks: tasks, weights: { after: update } }");
         let needs = |text: &str| {
             let pipeline = pipeline::parse("x", text, &[], &catalog).unwrap();
             large("actor", &pipeline, &catalog, 64_000_000_000).unwrap().message

@@ -1,15 +1,26 @@
 //! `flow verify`: computes a run's credit and updates again from its logged rollouts, and compares column by column.
 
-use super::bundle::unpacked;
+use super::bundle::unpack;
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult, OutputFormat};
 use super::vocabularies;
+use crate::dataflow::cluster::end::end_process;
 use crate::log::{self, NodeDiff, Run, WeightsDiff};
 use clap::Args;
+use parking_lot::Mutex;
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// How often an interrupted verification tries to remove its folder.
+const REMOVALS: usize = 100;
 
 #[derive(Args)]
 pub struct VerifyArgs {
@@ -31,12 +42,64 @@ struct Verified {
     weights: Vec<WeightsDiff>,
 }
 
+/// A temporary folder with the unpacked bundle and the replay, and the process that replays. Both end with this value,
+/// and when the verification is interrupted.
+struct Workspace {
+    folder: TempDir,
+    replay: Arc<Mutex<Option<Child>>>,
+}
+
+impl Workspace {
+    fn new() -> Result<Workspace> {
+        let workspace = Workspace { folder: tempfile::tempdir()?, replay: Arc::default() };
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| Error::from(error).at("signals"))?;
+        let (folder, replay) = (workspace.folder.path().to_owned(), workspace.replay.clone());
+        let interrupt = move || {
+            if signals.forever().next().is_none() {
+                return;
+            }
+            // Held until the process ends, so that no replay begins any more.
+            let mut replay = replay.lock();
+            let _ = replay.as_mut().map(|child| child.kill().and_then(|()| child.wait())); // it may have ended
+                                                                                           // A file that is being unpacked may come to be meanwhile.
+            (0..REMOVALS).find(|_| fs::remove_dir_all(&folder).is_ok());
+            end_process(130)
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(interrupt)?;
+        Ok(workspace)
+    }
+
+    /// Runs the replay to its end, and gives whether it went well. Each line of its standard error goes to `said`.
+    fn replay(&self, command: &mut Command, said: impl FnMut(String)) -> Result<bool> {
+        // Ctrl-C at a terminal reaches this process alone, which ends the other one.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+        let stderr = {
+            let mut replay = self.replay.lock();
+            replay.insert(command.spawn()?).stderr.take()
+        };
+        stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines().map_while(std::io::Result::ok)).for_each(said);
+        let ended = self.replay.lock().as_mut().map(Child::wait).transpose()?;
+        Ok(ended.is_some_and(|status| status.success()))
+    }
+}
+
 impl VerifyArgs {
     pub fn run(self) -> CommandResult {
-        let bundle = if self.run.is_file() { Some(unpacked(&self.run)?) } else { None };
-        let root = bundle.as_ref().map_or(self.run.as_path(), |folder| folder.path());
-        let run = Run::open(root)?;
-        let verified = self.compared(&run, root)?;
+        let workspace = Workspace::new()?;
+        let (place, bundle) = (workspace.folder.path().join("run"), self.run.is_file());
+        let root = if bundle { place.as_path() } else { self.run.as_path() };
+        // The user knows the bundle, and not the folder that it is unpacked into.
+        let named = |text: &str| text.replace(&place.display().to_string(), &self.run.display().to_string());
+        let compared = || {
+            if bundle {
+                unpack(&self.run, &place)?;
+            }
+            self.compared(&workspace, &Run::open(root)?, root, &named)
+        };
+        let verified = compared().map_err(|error| match bundle {
+            true => Error::request(named(error.text().trim_start_matches("error: "))),
+            false => error,
+        })?;
         let agrees = verified.agrees();
         answer(&match self.format {
             OutputFormat::Json => serde_json::to_string_pretty(&verified.json())?,
@@ -46,7 +109,7 @@ impl VerifyArgs {
     }
 
     /// Replays the run in a process of its own, and compares the two.
-    fn compared(&self, run: &Run, root: &Path) -> Result<Verified> {
+    fn compared(&self, workspace: &Workspace, run: &Run, root: &Path, named: &dyn Fn(&str) -> String) -> Result<Verified> {
         let manifest = run.manifest()?;
         // What is computed and compared follows from this file.
         run.same_pipeline(&manifest)?;
@@ -56,15 +119,13 @@ impl VerifyArgs {
         if iterations == all {
             manifest.newest().values().try_for_each(|weights| run.whole_weights(weights).map(drop))?;
         }
-        let folder = tempfile::tempdir()?;
-        let out = folder.path().join("replay");
+        let out = workspace.folder.path().join("replay");
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("replay").arg(root).arg("--out").arg(&out).args(["--format", "json", "--set", &format!("iterations={iterations}")]);
-        let mut replay = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-        // That a bundle lies elsewhere than its run did is no news.
-        let lines = replay.stderr.take().into_iter().flat_map(|said| BufReader::new(said).lines().map_while(std::io::Result::ok));
-        lines.filter(|line| !line.starts_with("note: nothing is played")).for_each(|line| eprintln!("{line}"));
-        if !replay.wait()?.success() {
+        // That a bundle lies elsewhere than its run did is no news, and no replay is left to go on with.
+        let news = |line: &String| !line.starts_with("note: nothing is played") && !line.contains("`flow resume ");
+        let said = |line: String| Some(line).filter(news).iter().for_each(|line| eprintln!("{}", named(line)));
+        if !workspace.replay(&mut command, said)? {
             return Err(Error::Request(format!("{} can't be computed again: its replay failed, as it says above", self.run.display())));
         }
         let replay = Run::open(&out)?;
@@ -83,10 +144,17 @@ impl VerifyArgs {
         nodes.retain(|node| node.rows.both + node.rows.only_a + node.rows.only_b > 0);
         let weights = if iterations == all { log::weights(run, &replay)? } else { Vec::new() };
         if nodes.is_empty() && weights.iter().all(|weights| weights.equal.is_none()) {
-            return Err(Error::Request(format!(
-                "{} logged nothing but rollouts in these iterations, so there is nothing to compare; without --iterations its last weights are",
-                self.run.display()
-            )));
+            let run = self.run.display();
+            return Err(Error::Request(match iterations < all && !manifest.newest().is_empty() {
+                true => format!(
+                    "{run} logged nothing but rollouts in these iterations, so there is nothing to compare; without --iterations its last \
+                     weights are compared"
+                ),
+                false => format!(
+                    "{run} logged nothing but rollouts and keeps no weights, so there is nothing to compare: a run whose `log` names a node \
+                     that computes from its rollouts can be verified"
+                ),
+            }));
         }
         Ok(Verified { name: manifest.info.name, iterations, nodes, weights })
     }

@@ -71,7 +71,7 @@ pub const OPERATOR: Operator = Operator {
     about: "plays a frozen panel of tasks every few iterations",
     role: Role::Measures,
     ports: &[
-        Port::weights("the update whose weights are measured; the untrained ones without it").optional().delayed(Delay::Always),
+        Port::weights("the update whose weights are measured; needed where one trains the model").optional().delayed(Delay::Always),
         reading::PORT,
     ],
     keeps: false,

@@ -44,7 +44,8 @@ use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
 use crate::rollout::player::Play;
 use crate::row;
-use checks::{acting, by_name, foreign_weights, heads, served, shared, update_order};
+use checks::foreign_weights::{self, unconnected};
+use checks::{acting, by_name, heads, served, shared, update_order};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -231,7 +232,9 @@ pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
 /// The checks of operators, for nodes whose role `applies`, and checks that span several nodes.
 fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
     let known = pipeline.all().filter_map(|node| Some((node, operator(&node.op)?)));
-    let mut mistakes: Vec<Wrong> = known.filter(|(_, o)| applies(o.role)).flat_map(|(node, o)| (o.further.wrong)(node, pipeline)).collect();
+    let own =
+        |(node, o): (&Node, &Operator)| [(o.further.wrong)(node, pipeline), unconnected(node, pipeline).into_iter().collect()].concat();
+    let mut mistakes: Vec<Wrong> = known.filter(|(_, o)| applies(o.role)).flat_map(own).collect();
     if applies(Role::Opens) {
         mistakes.extend(games::namesakes(pipeline));
     }

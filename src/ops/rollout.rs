@@ -88,7 +88,7 @@ const MEMORY: &str = "memory";
 
 const PORTS: &[Port] = &[
     Port::new("tasks", "the tasks to play", Carries::Tasks, &["iteration", "task"]),
-    Port::weights("the update whose weights act; the untrained ones without it").optional().delayed(Delay::Always),
+    Port::weights("the update whose weights act; needed where one trains the model").optional().delayed(Delay::Always),
     Port::new(
         MEMORY,
         "in a loop: what begins the next attempt, with the notes on the attempts before",

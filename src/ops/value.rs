@@ -47,7 +47,7 @@ pub fn by_token(with: &With) -> bool {
 
 const PORTS: &[Port] = &[
     Port::rows("the rows to value", &["iteration", "task", "sample", "attempt", "turn", "phase", "prompt_tokens"]),
-    Port::weights("the update of the critic whose weights value; the untrained ones without it").optional().delayed(Delay::Always),
+    Port::weights("the update of the critic whose weights value; needed where an update trains it").optional().delayed(Delay::Always),
 ];
 
 /// The operator's entry in the table.

@@ -263,13 +263,13 @@ fn two_models_behind_one_door_are_measured() {
     done(&mut freeze);
     let panel = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let measured = format!(
-        "  measured: {{ op: evaluate, inputs: {{ right: {{ after: update_right }} }}, with: {{ agent: {{ model: left, max_turns: 6, max_tokens: 5, by_name: [right] }}, panel: {panel:?}, every: 1 }} }}\nlog: [measured, "
+        "  measured: {{ op: evaluate, inputs: {{ weights: {{ after: update }}, right: {{ after: update_right }} }}, with: {{ agent: {{ model: left, max_turns: 6, max_tokens: 5, by_name: [right] }}, panel: {panel:?}, every: 1 }} }}\nlog: [measured, "
     );
     let out = folder.path().join("run");
     let output = run(&two(folder.path(), |yaml| yaml.replace("log: [", &measured)), &out, "2", "still");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let found = rows(&out, "SELECT iteration, answered_by, any_value(weights) w, count(*) n FROM measured GROUP BY ALL ORDER BY ALL");
-    let expected = [0, 1, 2, 3].map(|i| ["left", "right"].map(|by| (i, by, if by == "left" { 0 } else { i }, 2)));
+    let expected = [0, 1, 2, 3].map(|i| ["left", "right"].map(|by| (i, by, i, 2)));
     let number = |row: &Value, name: &str| row[name].as_u64().unwrap();
     let found =
         found.iter().map(|row| (number(row, "iteration"), row["answered_by"].as_str().unwrap(), number(row, "w"), number(row, "n")));

@@ -1,7 +1,7 @@
 //! Two runs side by side: joined by the rows' names, whatever the order they were written in.
 
 use crate::common::*;
-use arrow::array::{Float32Array, RecordBatch, StringArray, UInt32Array};
+use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::take_record_batch;
 use flow::log::{self, Committer, Metrics, NodeInfo, Run, RunInfo};
 use flow::row;
@@ -148,4 +148,31 @@ fn what_lacks_a_column_or_was_changed_is_not_called_equal() {
         let output = fails(flow().arg("diff").args(sides));
         assert!(output.contains("has rows of one name twice") && output.contains(&d.root().display().to_string()), "{output}");
     }
+}
+
+/// Two failed episodes against two, of which one has another cause; the text of an error is no difference.
+#[test]
+fn failed_episodes_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let failed = |name: &str, causes: [&str; 2], error: &str| {
+        let run = run(folder.path(), name, &[(0, 1.0, "yes")]);
+        let text = |text: [&str; 2]| Arc::new(StringArray::from(text.to_vec())) as ArrayRef;
+        let columns = row::ERRORS.map(|column| match column {
+            "iteration" => (column, Arc::new(UInt64Array::from(vec![1, 1])) as ArrayRef),
+            "cause" => (column, text(causes)),
+            "task" | "phase" | "node" => (column, text(["same"; 2])),
+            "error" => (column, text([error; 2])),
+            _ => (column, Arc::new(UInt32Array::from(vec![3, 3])) as ArrayRef),
+        });
+        let mut committer = Committer::new(run.clone()).unwrap();
+        let part = log::write_part(&run, "errors", 1, 0, &row::batch(columns.into()).unwrap()).unwrap();
+        committer.commit(1, vec![part], Metrics::new(), vec![]).unwrap();
+        run
+    };
+    let (a, b) = (failed("a", ["crash", "crash"], "after 1 s"), failed("b", ["crash", "timeout"], "after 1 s"));
+    let other_text = failed("c", ["crash", "crash"], "after 2 s");
+    assert_eq!(log::diff(&a, &b, None, 1).unwrap().errors, Some(log::RowCounts { both: 1, only_a: 1, only_b: 1 }));
+    let output = diff_text(a.root(), b.root(), &[]);
+    assert!(output.contains("failed episodes (table `errors`): 1 in both, 1 only in a, 1 only in b\n"), "{output}");
+    assert!(diff_text(a.root(), other_text.root(), &[]).contains("are equal: 1 rows"));
 }

@@ -103,6 +103,9 @@ fn imported_rows_are_replayed_through_other_credit() {
     let expected =
         [row(0.0, 1.0, -1.0, 2), row(1.0, 0.0, 1.0, 2), row(0.0, 0.75, -0.75, 3), row(0.5, 0.5, 0.0, 3), row(1.0, 0.25, 0.75, 3)];
     assert_eq!(rows, expected);
+    // Of itself an imported run has nothing that is computed.
+    let message = fails(flow().arg("verify").arg(&run));
+    assert!(message.contains("logged nothing but rollouts and keeps no weights") && !message.contains("--iterations"), "{message}");
 }
 
 #[test]
@@ -197,7 +200,12 @@ fn a_line_that_cannot_be_read_is_named() {
         message
     };
     type Change = fn(&mut Value);
-    let cases: [(&str, Change, &str); 8] = [
+    let cases: [(&str, Change, &str); 9] = [
+        (
+            "traces.jsonl",
+            |line| line["run"] = json!({ "work": { "step": 1_000_000_000_000_u64 } }),
+            ":2: `run.work.step` is 1000000000000, and a step becomes an iteration: it is at most 1000000",
+        ),
         ("traces.jsonl", |line| drop(line["traces"][0].as_object_mut().unwrap().remove("nodes")), ":2: missing field `nodes`"),
         ("traces.jsonl", |line| line["traces"][0]["version"] = json!(2), ":2: a trace has version 2, and version 1 is understood"),
         (

@@ -206,7 +206,7 @@ fn iterations_follow_from_the_rows_and_never_mix() {
 #[test]
 fn a_loop_is_fed_under_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let looped = "  trial:\n    loop: { attempts: 1 }\n    nodes:\n      rollout: { op: rollout, inputs: { tasks: tasks }, with: { agent: { model: actor, max_turns: 5 } } }\n    output: rollout\n";
+    let looped = "  trial:\n    loop: { attempts: 1 }\n    nodes:\n      rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 5 } } }\n    output: rollout\n";
     let tests = "  - { name: one, feed: { trial: four }, expect: { episode_advantage: half } }";
     let half = "{\"task\": \"a\", \"sample\": 0, \"baseline\": 0.5}\n{\"task\": \"a\", \"sample\": 1, \"baseline\": 0.5}\n";
     let path = written(folder.path(), tests, &[("four", FOUR), ("half", half)]);

@@ -4,7 +4,10 @@
 use crate::common::*;
 use flow::log::{read, Committer, Metrics, Run};
 use serde_json::Value;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn replayed(folder: &Path, run: &Path, name: &str, extra: &[&str]) -> PathBuf {
     let out = folder.join(name);
@@ -371,4 +374,60 @@ fn a_run_and_its_bundle_are_verified_digit_by_digit() {
     let few = trained(folder.path(), "few", &rich(), &["--set", "log=[update]"]);
     let refused = fails(flow().arg("bundle").arg(&few).arg("--out").arg(folder.path().join("few.tar")));
     assert!(refused.contains("has not logged the rows of `rollout`, so its bundle could not be verified"), "{refused}");
+}
+
+/// Ctrl-C takes the unpacked bundle and the replay with it, whether it comes while one or the other is made.
+#[test]
+fn an_interrupted_verification_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", &rich(), &[]);
+    let bundle = folder.path().join("run.tar");
+    done(flow().arg("bundle").arg(&run).arg("--out").arg(&bundle));
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let entries = || std::fs::read_dir(&temporary).unwrap().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    for part in ["run", "replay"] {
+        let mut verify = flow();
+        verify.arg("verify").arg(&bundle).env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut verify = verify.spawn().unwrap();
+        while !entries().iter().any(|own| own.join(part).exists()) {
+            assert_eq!(verify.try_wait().unwrap(), None, "it is at work");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        done(Command::new("kill").args(["-INT", &verify.id().to_string()]));
+        assert_eq!(verify.wait().unwrap().code(), Some(130), "{part}");
+        assert_eq!(entries(), Vec::<PathBuf>::new(), "{part}");
+    }
+    // What is wrong in a bundle is told by the bundle's name, by this process and by the one that replays.
+    let changed = |change: &dyn Fn(&Path)| {
+        let (open, tar) = (folder.path().join("open"), folder.path().join("changed.tar"));
+        std::fs::create_dir(&open).unwrap();
+        tar::Archive::new(File::open(&bundle).unwrap()).unpack(&open).unwrap();
+        change(&open);
+        let mut writer = tar::Builder::new(File::create(&tar).unwrap());
+        for entry in walk(&open) {
+            writer.append_path_with_name(&entry, entry.strip_prefix(&open).unwrap()).unwrap();
+        }
+        writer.finish().unwrap();
+        std::fs::remove_dir_all(&open).unwrap();
+        let said = fails(flow().arg("verify").arg(&tar).env("TMPDIR", &temporary));
+        assert!(!said.contains(temporary.to_str().unwrap()) && said.contains("changed.tar"), "{said}");
+        said
+    };
+    let last = ask(&run, "SELECT max(version) AS v FROM update")[0]["v"].as_u64().unwrap();
+    let weights = format!("weights/{last}/actor/model.safetensors");
+    let said = changed(&|open| std::fs::remove_file(open.join(&weights)).unwrap());
+    assert!(said.contains(&format!("changed.tar/{weights} is missing")), "{said}");
+    let said = changed(&|open| {
+        let part = walk(&open.join("log/rollout")).swap_remove(0);
+        std::fs::write(part, "no rows").unwrap();
+    });
+    assert!(said.contains("changed.tar/log/rollout/") && said.contains("can't be computed again"), "{said}");
+    assert_eq!(entries(), Vec::<PathBuf>::new());
+}
+
+/// All files below a folder.
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }

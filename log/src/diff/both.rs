@@ -4,7 +4,7 @@ use super::moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
 use crate::index::LogIndex;
 use crate::query::ask;
 use crate::readers::ReadLock;
-use crate::row::NAME;
+use crate::row::{ERRORS, NAME};
 use crate::sql::quoted;
 use crate::views::{connect_both, empty};
 use crate::{print, AnswerFormat, LogError, Run, Table};
@@ -27,6 +27,8 @@ pub(super) struct RunPair {
     /// The nodes with named rows and their columns, in topological order.
     sides: [Vec<(String, TypedColumns)>; 2],
     roots: [PathBuf; 2],
+    /// Whether one of them is a replay, which plays no episode.
+    replay: bool,
 }
 
 const JOINED: &str = "x.task IS NOT NULL AND y.task IS NOT NULL";
@@ -53,7 +55,8 @@ impl RunPair {
             all.filter(|(_, columns)| NAME.iter().all(|n| has(columns, n))).collect()
         };
         let sides = [named(&of_a, &tables[0]), named(&of_b, &tables[1])];
-        Ok(RunPair { db, _reading: reading, tables, sides, roots: [a, b].map(|run| run.root().to_owned()) })
+        let replay = [&of_a, &of_b].iter().any(|index| index.head.info.replays.is_some());
+        Ok(RunPair { db, _reading: reading, tables, sides, roots: [a, b].map(|run| run.root().to_owned()), replay })
     }
 
     /// The nodes to compare by `column`: the one asked for, else the last that has it in both, else the last of each.
@@ -105,6 +108,20 @@ impl RunPair {
     pub fn shared(&self) -> Result<RowCounts, LogError> {
         let from = format!("{} x FULL JOIN {} y USING ({})", self.turns(0), self.turns(1), key());
         Ok(shared(&self.counts(SHARED, &from)?))
+    }
+
+    /// Counts the failed episodes; the text of an error is not compared. None where one run is a replay.
+    pub fn errors(&self) -> Result<Option<RowCounts>, LogError> {
+        if self.replay {
+            return Ok(None);
+        }
+        let columns = ERRORS.map(quoted).into_iter().filter(|column| *column != quoted("error")).collect::<Vec<_>>().join(", ");
+        let only = |x: &str, y: &str| {
+            let from = format!("(SELECT {columns} FROM {x}.errors EXCEPT ALL SELECT {columns} FROM {y}.errors)");
+            Ok::<_, LogError>(self.counts("count(*)", &from)?[0])
+        };
+        let (all, only_a, only_b) = (self.counts("count(*)", "a.errors")?[0], only("a", "b")?, only("b", "a")?);
+        Ok(Some(RowCounts { both: all - only_a, only_a, only_b }))
     }
 
     pub fn other_turns(&self) -> Result<Option<u64>, LogError> {

@@ -33,6 +33,9 @@ pub struct Diff {
     /// logged.
     pub other_turns: Option<u64>,
     pub nodes: Vec<NodeDiff>,
+    /// Failed episodes (the table `errors`), compared by every column but `error`. None where a run is a replay, which
+    /// plays nothing.
+    pub errors: Option<RowCounts>,
     pub credit: Option<CreditDiff>,
     pub used: Option<UsedDiff>,
 }
@@ -48,6 +51,7 @@ pub fn diff(a: &Run, b: &Run, node: Option<&str>, top: usize) -> Result<Diff, Lo
         rows: both.shared()?,
         other_turns: both.other_turns()?,
         nodes: both.nodes()?,
+        errors: both.errors()?,
         credit: both.pick("advantage", node).map(|nodes| both.credit(nodes, top)).transpose()?,
         used: both.pick("used", None).map(|nodes| both.used(nodes, top)).transpose()?,
     })

@@ -66,7 +66,7 @@ impl ImportArgs {
         let columns = row::in_order(&op.adds.iter().map(|column| column.to_string()).collect::<Vec<_>>());
         let columns: Vec<String> = columns.into_iter().filter(|column| absent.iter().all(|(name, _)| name != column)).collect();
         let node = NodeInfo { id: NODE.into(), op: op.name.into(), role: Some(op.role), columns, upstream: vec![] };
-        let iterations = last.checked_add(1).ok_or_else(|| Error::request("an episode has a `step` that is no iteration"))?;
+        let iterations = last + 1;
         let info = RunInfo { name: name.clone(), iterations, nodes: vec![node], ..RunInfo::default() };
         let run = log::Run::create(&root, &self.pipeline(&name, format, iterations), &info)?;
         let _lock = Lock::take(&run)?;

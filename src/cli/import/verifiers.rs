@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The version of a trace that is understood.
 const VERSION: u64 = 1;
 
+/// The largest `step` that is read: a replay goes through all iterations up to the last one.
+const LAST_STEP: u64 = 1_000_000;
+
 #[derive(Deserialize)]
 struct Line {
     task: Task,
@@ -124,6 +127,9 @@ struct Node {
 pub fn read(line: &[u8]) -> Result<(Vec<Episode>, usize), String> {
     let Line { task, env, run, errors, ok, is_timeout, traces } = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     let work = run.and_then(|run| run.work);
+    if let Some(Work { step, .. }) = work.as_ref().filter(|work| work.step > LAST_STEP) {
+        return Err(format!("`run.work.step` is {step}, and a step becomes an iteration: it is at most {LAST_STEP}"));
+    }
     let new = |task: &Task, agent: Option<&str>| Episode {
         iteration: work.as_ref().map_or(0, |work| work.step),
         weights: work.as_ref().and_then(|work| Some(work.policy.as_ref()?.start)),

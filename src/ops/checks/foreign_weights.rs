@@ -1,4 +1,5 @@
-//! Checks that a node acts with the weights of its own model: versions of one model say nothing about another's.
+//! Checks that a node acts with the weights of its own model: versions of one model say nothing about another's, and
+//! where an update trains the model the first version isn't kept for long.
 
 use super::upstream::named;
 use crate::ops::{is, operator, trained};
@@ -36,4 +37,21 @@ fn foreign(node: &Node, own: &str, pipeline: &Pipeline) -> Option<Wrong> {
         let help = format!("name one model in both, or leave `{own}` untrained");
         Some(Wrong::in_node(node, &["inputs", &input.port], message).help(help))
     })
+}
+
+/// A `node` whose model an update trains, and which has no input for the weights: it would act with version 0 for ever.
+pub fn unconnected(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+    let operator = operator(&node.op).filter(|o| o.role != Role::Learns && !(o.further.expert)(&node.with))?;
+    let (port, own) = (operator.port(Carries::Weights)?.name, node.model()?);
+    let update = pipeline.all().filter(|other| is(other, Role::Learns) && other.model() == Some(own)).last()?;
+    if node.inputs.iter().any(|input| input.port == port) {
+        return None;
+    }
+    let message = format!("`{}` trains `{own}`, and `{}` has no input for its weights", update.id, node.id);
+    let help = format!(
+        "connect it: `inputs: {{ {port}: {{ after: {} }} }}`; to use the weights that `{own}` begins with, name another model with the same \
+         `load`, which nothing trains",
+        update.id
+    );
+    Some(Wrong::in_node(node, &["inputs"], message).help(help))
 }

@@ -59,7 +59,7 @@ fn targets(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 
 const PORTS: &[Port] = &[
     Port::rows("the rows whose texts are scored: whole attempts, where a template uses the turns beside a row", &NAME),
-    Port::weights("the update of the model whose weights score; the untrained ones without it").optional().delayed(Delay::Either),
+    Port::weights("the update of the model whose weights score; needed where one trains it").optional().delayed(Delay::Either),
 ];
 
 /// The operator's entry in the table.

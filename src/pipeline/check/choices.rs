@@ -1,6 +1,7 @@
 //! Errors in settings that may take one of several forms: which form was meant, and what all of them are.
 
 use crate::pipeline::parse::{listed, Report, Tree};
+use crate::pipeline::MODEL;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::ValidationError;
 use serde_json::Value;
@@ -104,19 +105,27 @@ pub fn types(kind: &TypeKind) -> Vec<String> {
 
 /// The settings that the schema knows at `path`, all alternatives together.
 pub fn known_at(schema: &Value, path: &[&str]) -> Vec<String> {
-    let mut here = opened(schema, vec![schema]);
-    for step in path {
-        let below =
-            here.iter().flat_map(|s| [s.get("properties").and_then(|p| p.get(step)), s.get("additionalProperties"), s.get("items")]);
-        here = opened(schema, below.flatten().collect());
-    }
     let mut keys: Vec<String> = Vec::new();
-    for key in here.iter().filter_map(|s| s.get("properties")?.as_object()).flat_map(|p| p.keys()) {
+    for key in schemas_at(schema, path).iter().filter_map(|s| s.get("properties")?.as_object()).flat_map(|p| p.keys()) {
         if !keys.contains(key) {
             keys.push(key.clone());
         }
     }
     keys
+}
+
+/// Whether the text at `path` names a model.
+pub fn names_model(schema: &Value, path: &[&str]) -> bool {
+    schemas_at(schema, path).iter().any(|schema| schema["x-names"] == MODEL)
+}
+
+/// What the schema says of a value at `path`, all alternatives.
+fn schemas_at<'s>(schema: &'s Value, path: &[&str]) -> Vec<&'s Value> {
+    path.iter().fold(opened(schema, vec![schema]), |here, step| {
+        let below =
+            here.iter().flat_map(|s| [s.get("properties").and_then(|p| p.get(step)), s.get("additionalProperties"), s.get("items")]);
+        opened(schema, below.flatten().collect())
+    })
 }
 
 /// These schemas and all that they refer to or offer as alternatives.

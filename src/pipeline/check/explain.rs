@@ -1,6 +1,6 @@
 //! Turns a schema validator's errors into messages for people: what is expected, what is there, and where.
 
-use super::choices::{choices, known_at, meant, types};
+use super::choices::{choices, known_at, meant, names_model, types};
 use crate::pipeline::parse::{Location, Report, Shape, Tree};
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::ValidationError;
@@ -34,6 +34,7 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::Type { .. } if path.is_empty() && subject.whole.starts_with('`') => {
             report.add(here.at, format!("the settings of {name} must be a map, found {actual}"), None);
         }
+        Kind::Type { .. } if names_model(subject.schema, &path) => must("a name of `models:`".into()),
         Kind::Type { kind } => must(types(kind).join(" or ")),
         Kind::Minimum { limit } => must(format!("at least {}", number(limit))),
         Kind::Maximum { limit } => must(format!("at most {}", number(limit))),

@@ -8,6 +8,9 @@ use crate::pipeline::{Diagnostic, Diagnostics};
 /// No one mends more mistakes than this at once, and it bounds the time that a hopeless file can take.
 const MOST_FOUND: usize = 100;
 
+/// More right names than this are not listed.
+const MOST_LISTED: usize = 80;
+
 /// Names longer than this are not compared with others.
 const LONGEST_NAME: usize = 64;
 
@@ -84,7 +87,7 @@ impl<'a> Report<'a> {
         let names: Vec<&str> = names.into_iter().collect();
         match self.guess(word, names.iter().copied()) {
             Some(name) => Some(format!("did you mean `{name}`?")),
-            None if (1..=32).contains(&names.len()) => {
+            None if (1..=MOST_LISTED).contains(&names.len()) => {
                 Some(format!("there {} {}", if names.len() == 1 { "is" } else { "are" }, listed(&names, "and")))
             }
             None => None,
