@@ -30,7 +30,7 @@ pub fn environments() -> ArgValueCandidates {
 
 /// The environments that can be installed.
 pub fn installable() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| TABLE.iter().filter(|kind| kind.adapter).map(|kind| candidate(kind.name, kind.about)).collect())
+    ArgValueCandidates::new(|| TABLE.iter().filter(|kind| kind.adapter.is_some()).map(|kind| candidate(kind.name, kind.about)).collect())
 }
 
 /// The paths that `--set` can name in the pipeline, or in that of the run, which stands before it on the line.

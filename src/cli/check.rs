@@ -8,11 +8,12 @@ use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::promise::Promise;
 use super::show_prompt::prompts;
-use crate::env::process::{ProcessError, ProcessSettings};
+use crate::env::process::ProcessSettings;
 use crate::env::EnvError;
-use crate::pipeline::{Pipeline, Role};
+use crate::pipeline::{Node, Pipeline, Role};
 use crate::policy::{is_adapter, DeviceChoice, FoundDevice};
 use crate::printable::printable;
+use crate::rollout::action::Decode;
 use crate::{ops, pipeline};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -68,10 +69,20 @@ fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
     models.map(|(name, _)| (name.clone(), note)).collect()
 }
 
-/// What the program of a `tasks` node reports about itself once it has been started.
-fn program_summary(program: &ProcessSettings) -> Result<String, ProcessError> {
-    let hello = program.greet()?;
-    let (split, items) = program.items(&hello)?;
+/// What the program of the node `tasks` reports about itself once it has been started.
+///
+/// # Errors
+/// If it doesn't start, or lists no actions where an agent chooses among them.
+fn program_summary(pipeline: &Pipeline, tasks: &Node, program: &ProcessSettings) -> Result<String, Error> {
+    let hello = program.greet().map_err(EnvError::from)?;
+    let (split, items) = program.items(&hello).map_err(EnvError::from)?;
+    let fed = |node: &&Node| node.inputs.iter().any(|input| input.from == tasks.id);
+    let chooses = |node: &&Node| ops::play(node).is_some_and(|play| play.agent.decode == Decode::Constrained);
+    if let Some(node) = pipeline.all().filter(fed).find(chooses).filter(|_| !hello.actions && !program.calls) {
+        let message =
+            format!("`{}` chooses among the actions that the world lists, and the process `{}` lists none", node.id, program.name);
+        return Err(Error::Request(message).help("give its agent `decode: free`, with `answer: []` where the whole response is the action"));
+    }
     let plural = |count: u64, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     let mut text = format!("  the process `{}` says hello", program.name);
     if !hello.world.is_empty() {
@@ -116,7 +127,9 @@ impl CheckArgs {
         let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;
         for path in &self.pipelines {
             match pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| missing(p, path, &catalog)) {
-                Ok(pipeline) => match ops::programs(&pipeline).map(|(_, program)| program_summary(&program)).collect::<Result<String, _>>()
+                Ok(pipeline) => match ops::programs(&pipeline)
+                    .map(|(node, program)| program_summary(&pipeline, node, &program))
+                    .collect::<Result<String, _>>()
                 {
                     Ok(worlds) if self.format == OutputFormat::Text => {
                         paint(&summary(path, &pipeline, &device));
@@ -128,7 +141,7 @@ impl CheckArgs {
                         }
                     }
                     Ok(_) => {}
-                    Err(error) => mute.push(Error::from(EnvError::from(error)).at(path.display())),
+                    Err(error) => mute.push(error.at(path.display())),
                 },
                 Err(diagnostics) => {
                     if self.format == OutputFormat::Text {

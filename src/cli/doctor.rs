@@ -225,7 +225,7 @@ fn python() -> Finding {
 }
 
 fn worlds() -> Finding {
-    let adapters: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter).map(|kind| kind.name).collect();
+    let adapters: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter.is_some()).map(|kind| kind.name).collect();
     let here: Vec<&str> = adapters.iter().copied().filter(|name| installed::is_installed(name)).collect();
     let own = TABLE.len() - adapters.len();
     let finding = Finding::new(

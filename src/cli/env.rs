@@ -48,7 +48,7 @@ impl EnvArgs {
 fn list() -> String {
     let mut text = String::new();
     for kind in TABLE {
-        let state = match (kind.adapter, installed::is_installed(kind.name)) {
+        let state = match (kind.adapter.is_some(), installed::is_installed(kind.name)) {
             (false, _) => "",
             (true, true) => "   (installed)",
             (true, false) => "   (not installed)",
@@ -60,8 +60,8 @@ fn list() -> String {
 
 impl InstallArgs {
     fn run(self) -> Result<String> {
-        if !kind(&self.name).is_some_and(|kind| kind.adapter) {
-            let names: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter).map(|kind| kind.name).collect();
+        if kind(&self.name).is_none_or(|kind| kind.adapter.is_none()) {
+            let names: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter.is_some()).map(|kind| kind.name).collect();
             return Err(Error::Request(format!("`{}` is nothing to install; there are {}", self.name, names.join(", "))));
         }
         let package = self.package.clone().unwrap_or_else(installed::package);

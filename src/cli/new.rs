@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult};
 use super::summary::shell_word;
-use crate::env::kind;
+use crate::env::{kind, Acts};
 use crate::files;
 use clap::{Args, ValueEnum};
 use std::fs::OpenOptions;
@@ -42,10 +42,23 @@ const TEMPLATE: &str = include_str!("new.yaml");
 const WORLD: &str = include_str!("new-world.yaml");
 const MODEL: &str = include_str!("new-model.yaml");
 
+/// How a published model acts, by what its world takes.
+const CHOOSES: &str = r#"  # It chooses among the actions that the world lists. `decode: free` lets it write them.
+  player: { model: actor, max_turns: 20, prompt: "{{ observation }}\nWhat do you do?" }
+"#;
+const WRITES: &str = r#"  # The whole of what it writes is the action (`answer: []`), for at most four turns, of so many tokens each.
+  player: { model: actor, decode: free, answer: [], max_turns: 4, max_tokens: 32, prompt: "{{ rules }}\n{{ observation }}" }
+"#;
+const ANSWERS: &str = "  # Its answers are read as they are: at most so many an episode, of so many tokens each.
+  player: { model: actor, max_turns: 16, max_tokens: 256 }
+";
+
 impl NewArgs {
     pub fn run(self) -> CommandResult {
-        let expert = self.world.as_deref().is_some_and(has_expert);
+        let source = self.world.as_deref().and_then(|world| files::text(world, 1 << 20).ok()).unwrap_or_default();
+        let (expert, writes) = (has_expert(&source), self.world.is_some() && !source.is_empty() && !source.contains("actions"));
         let text = match (&self.world, &self.program, &self.env) {
+            (Some(world), ..) if writes => written_text(&self.file, world)?,
             (Some(world), ..) => world_text(&self.file, world, expert)?,
             (_, Some(program), _) => {
                 let tasks =
@@ -66,13 +79,17 @@ impl NewArgs {
         let mut said = format!("{} is written, with comments\n", self.file.display());
         said += match (&self.world, expert) {
             (None, _) => "",
+            _ if writes => "the world names no `actions`: a published model writes them, and the whole of an answer is one\n",
             (Some(_), true) => "it begins by imitating the world's `expert`\n",
             (Some(_), false) => "the world has no `expert`: the policy begins with random weights, and must win now and then by itself\n",
         };
         said += "\nTry next:\n";
+        if self.program.is_some() || self.env.is_some() || writes {
+            said += "  flow model fetch smollm2-135m-instruct\n";
+        }
         if self.program.is_some() || self.env.is_some() {
             let env = self.env.as_deref().map_or("program", |env| env.split(':').next().unwrap_or(env));
-            said += &format!("  flow model fetch smollm2-135m-instruct\n  flow env install {env}\n");
+            said += &format!("  flow env install {env}\n");
         }
         said += &format!("  flow check {word}\n  flow run {word}");
         if let Some(world) = &self.world {
@@ -93,10 +110,9 @@ fn stem<'a>(path: &'a Path, what: &str, example: &str) -> Result<&'a str> {
     Ok(stem)
 }
 
-/// Whether the file defines an expert. It is read and not run: it may need what isn't installed yet.
-fn has_expert(world: &Path) -> bool {
-    let text = files::text(world, 1 << 20).unwrap_or_default();
-    text.lines().any(|line| line.starts_with([' ', '\t']) && line.trim_start().starts_with("def expert("))
+/// Whether a world's file defines an expert. It is read and not run: it may need what isn't installed yet.
+fn has_expert(source: &str) -> bool {
+    source.lines().any(|line| line.starts_with([' ', '\t']) && line.trim_start().starts_with("def expert("))
 }
 
 /// What a world is called in a pipeline: after its file.
@@ -152,26 +168,45 @@ fn program_text(path: &Path, program: &str, tasks: &Path) -> Result<String> {
     let (command, tasks) = (serde_json::json!(words).to_string(), serde_json::json!(tasks.display().to_string()).to_string());
     let panel = shell_word(&format!("command={command}"));
     let panel = format!("flow panel program name={label} {panel} {} split=test --count 64", shell_word(&format!("tasks={tasks}")));
-    model_text(path, true, &[("{command}", &command), ("{tasks}", &tasks), ("{label}", &label), ("{panel}", &panel)])
+    let install = "flow env install program                       installs the door that the program calls";
+    let places = [("{install}", install), ("{command}", &command), ("{tasks}", &tasks), ("{label}", &label), ("{panel}", &panel)];
+    model_text(path, true, Acts::Answers, &places)
 }
 
 /// The template for a world of the field, filled in.
 fn env_text(path: &Path, named: &str) -> Result<String> {
     let (env, world) = named.split_once(':').unwrap_or((named, ""));
-    if !kind(env).is_some_and(|kind| kind.adapter) || env == "program" {
+    let Some(acts) = kind(env).and_then(|kind| kind.adapter).filter(|_| env != "program") else {
         return Err(Error::Request(format!("`{env}` is no environment of the field")).help("`flow env` lists them"));
-    }
-    let quoted = serde_json::json!(world).to_string();
-    let given = if world.is_empty() { String::new() } else { format!(", world: {quoted}") };
+    };
+    let given = if world.is_empty() { String::new() } else { format!(", world: {}", serde_json::json!(world)) };
     let label: String = named.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).take(32).collect();
     let more = if world.is_empty() { String::new() } else { format!(" {}", shell_word(&format!("world={world}"))) };
     let panel = format!("flow panel {env} name={label}{more} split=test --count 64");
-    model_text(path, false, &[("{env}", env), ("{world}", named), ("{given}", &given), ("{label}", &label), ("{panel}", &panel)])
+    let install = format!("flow env install {env}   installs the environment");
+    let tasks = format!("env: {env}{given}");
+    let places = [("{install}", install.as_str()), ("{world}", named), ("{tasks}", &tasks), ("{label}", &label), ("{panel}", &panel)];
+    model_text(path, false, acts, &places)
 }
 
-fn model_text(path: &Path, program: bool, places: &[(&str, &str)]) -> Result<String> {
+/// The template for your own world whose actions are texts, filled in.
+fn written_text(path: &Path, world: &Path) -> Result<String> {
+    let (label, panel, name) = (label(world)?, panel_command(world)?, world.display().to_string());
+    let install = format!("flow-env check {}   tests the world", shell_word(&name));
+    let tasks = format!("env: process, command: {}", serde_json::json!(["flow-env", "serve", name]));
+    let places = [("{install}", install.as_str()), ("{world}", &name), ("{tasks}", &tasks), ("{label}", &label), ("{panel}", &panel)];
+    model_text(path, false, Acts::Writes, &places)
+}
+
+fn model_text(path: &Path, program: bool, acts: Acts, places: &[(&str, &str)]) -> Result<String> {
     let name = stem(path, "a pipeline", "my-agent.yaml")?;
-    let text = places.iter().fold(chosen(MODEL, program), |text, (place, value)| text.replace(place, value));
+    let player = match acts {
+        Acts::Chooses => CHOOSES,
+        Acts::Writes => WRITES,
+        Acts::Answers => ANSWERS,
+    };
+    let text = chosen(MODEL, program).replace("{player}\n", player);
+    let text = places.iter().fold(text, |text, (place, value)| text.replace(place, value));
     Ok(text.replace("{name}", name).replace("{file}", &shell_word(&path.display().to_string())))
 }
 
@@ -234,8 +269,27 @@ mod tests {
         let world = env_text(Path::new("b.yaml"), "textworld-express:cookingworld,numLocations=1").unwrap();
         let tasks = pipeline::parse("x", &world, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
         assert_eq!((&tasks["env"], &tasks["world"]), (&"textworld-express".into(), &"cookingworld,numLocations=1".into()), "{world}");
-        for text in [&program, &world, &env_text(Path::new("c.yaml"), "scienceworld").unwrap()] {
-            let marks = ["{if}", "{else}", "{end}", "{panel}", "{label}", "{command}", "{env}", "{given}", "{world}", "{name}", "{file}"];
+        let written = written_text(Path::new("c.yaml"), Path::new("a b/sums.py")).unwrap();
+        let pipeline = pipeline::parse("x", &written, &[], &ops::catalog()).unwrap();
+        assert_eq!(pipeline.node("tasks").unwrap().with.raw()["command"], serde_json::json!(["flow-env", "serve", "a b/sums.py"]));
+        assert_eq!(ops::play(pipeline.node("rollout").unwrap()).unwrap().agent.action(" 7 ").as_deref(), Some("7"), "{written}");
+        let (asked, wrote) = (env_text(Path::new("c.yaml"), "mcp:f.json").unwrap(), env_text(Path::new("c.yaml"), "verifiers:x").unwrap());
+        assert!(asked.contains("read as they are") && wrote.contains("answer: []"), "{asked}{wrote}");
+        for text in [&program, &world, &written, &asked, &env_text(Path::new("c.yaml"), "scienceworld").unwrap()] {
+            let marks = [
+                "{if}",
+                "{else}",
+                "{end}",
+                "{panel}",
+                "{label}",
+                "{command}",
+                "{player}",
+                "{install}",
+                "{tasks}",
+                "{world}",
+                "{name}",
+                "{file}",
+            ];
             assert!(!marks.iter().any(|mark| text.contains(mark)), "{text}");
         }
         assert!(env_text(Path::new("d.yaml"), "nowhere").is_err() && program_text(Path::new("e.yaml"), " ", Path::new("t")).is_err());
@@ -243,13 +297,9 @@ mod tests {
 
     #[test]
     fn an_expert_is_read_out_of_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let world = folder.path().join("w.py");
-        for (text, expert) in [("class W(World):\n    def expert(self):\n", true), ("# def expert(self)\ndef expert(x):\n", false)] {
-            std::fs::write(&world, text).unwrap();
-            assert_eq!(has_expert(&world), expert);
+        for (source, expert) in [("class W(World):\n    def expert(self):\n", true), ("# def expert(self)\ndef expert(x):\n", false)] {
+            assert_eq!(has_expert(source), expert);
         }
-        assert!(!has_expert(Path::new("nowhere.py")));
         let command = panel_command(Path::new("a b/My-door.py")).unwrap();
         assert_eq!(command, r#"flow panel process name=my_door 'command=["flow-env","serve","a b/My-door.py"]' split=test --count 64"#);
     }

@@ -107,8 +107,18 @@ pub struct Request {
     pub seed: u64,
     /// The answers allowed, each closed by [`Tokenizer::end`]; empty leaves decoding free.
     pub choices: Vec<Vec<u32>>,
+    /// Tokens that its answer may have at most, where it is less than [`Sampling::max_tokens`].
+    pub most: Option<usize>,
     /// What it belongs to: where several servers generate, the requests of one session go to one of them.
     pub session: u64,
+}
+
+impl Request {
+    /// Tokens that its answer may have: those of the longest choice, or as many as are sampled.
+    pub fn longest(&self, sampling: &Sampling) -> usize {
+        let written = self.most.map_or(sampling.max_tokens, |most| sampling.max_tokens.min(most.max(1)));
+        self.choices.iter().map(Vec::len).max().unwrap_or(written)
+    }
 }
 
 /// What the policy wrote.

@@ -14,28 +14,8 @@ pub enum Decode {
     /// The response is one of the admissible actions, and nothing else can be written.
     #[default]
     Constrained,
-    /// Anything can be written; the action is read from its `<action>` tag.
+    /// Anything can be written; the action is read from its `<action>` tag, or is the whole of it (`answer: []`).
     Free,
-}
-
-impl Decode {
-    /// The action that a response means; `None` where it has none.
-    pub fn action(self, response: &str) -> Option<String> {
-        match self {
-            Decode::Constrained => Some(response.to_owned()),
-            Decode::Free => tags::read(ACTION, response).map(str::to_owned),
-        }
-    }
-
-    /// An expert's turn as if a policy had written it, with probability 1: where anything can be written, the tagged
-    /// parts `before` its action too. Where the expert has no action the response is empty, which is invalid.
-    pub fn response(self, before: &[(String, String)], action: Option<String>, encoder: &mut ActionEncoder) -> Response {
-        let action = action.unwrap_or_default();
-        let parts: String = before.iter().map(|(tag, text)| tags::write(tag, text)).collect();
-        let text = if self == Decode::Free { parts + &tags::write(ACTION, &action) } else { action };
-        let tokens = encoder.closed(&text);
-        Response::certain(text, tokens)
-    }
 }
 
 /// Why an action was not valid: the values of the column `invalid_because`, with their meanings.
@@ -85,6 +65,16 @@ pub struct Response {
 }
 
 impl Response {
+    /// An expert's turn: where its action is `tagged`, the tagged parts `before` it too. Where the expert has no action
+    /// the response is empty, which is invalid.
+    pub fn of_expert(tagged: bool, before: &[(String, String)], action: Option<String>, encoder: &mut ActionEncoder) -> Response {
+        let action = action.unwrap_or_default();
+        let parts: String = before.iter().map(|(tag, text)| tags::write(tag, text)).collect();
+        let text = if tagged { parts + &tags::write(ACTION, &action) } else { action };
+        let tokens = encoder.closed(&text);
+        Response::certain(text, tokens)
+    }
+
     /// An expert's response, as if a policy had written it with probability 1.
     pub fn certain(text: String, tokens: Vec<u32>) -> Response {
         Response { logprobs: vec![0.0; tokens.len()], temperature: 1.0, tokens, text, cut: false }
@@ -167,15 +157,14 @@ mod tests {
     #[test]
     fn an_experts_turn_reads_back_as_its_action() {
         let mut encoder = ActionEncoder::new(Arc::new(Tokenizer::bytes()));
-        for (decode, text) in [(Decode::Constrained, "up"), (Decode::Free, "<action>up</action>")] {
-            let response = decode.response(&[], Some("up".into()), &mut encoder);
-            assert_eq!((response.text.as_str(), decode.action(&response.text).as_deref()), (text, Some("up")));
+        for (tagged, text) in [(false, "up"), (true, "<action>up</action>")] {
+            let response = Response::of_expert(tagged, &[], Some("up".into()), &mut encoder);
+            assert_eq!(response.text, text);
             assert_eq!((response.tokens.len(), response.logprobs), (text.len() + 1, vec![0.0; text.len() + 1]), "closed by the end token");
         }
         let noted = [("memory".to_owned(), "a key".to_owned())];
-        let response = Decode::Free.response(&noted, Some("up".into()), &mut encoder);
+        let response = Response::of_expert(true, &noted, Some("up".into()), &mut encoder);
         assert_eq!(response.text, "<memory>a key</memory><action>up</action>");
-        assert_eq!(Decode::Free.action("up"), None, "no tag, no action");
     }
 
     #[test]

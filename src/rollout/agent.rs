@@ -106,7 +106,8 @@ pub struct Agent {
     #[serde(default)]
     pub decode: Decode,
     /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required
-    /// `action`, or where it reflects a required `remark`; an empty list takes the whole of a reflection.
+    /// `action`, or where it reflects a required `remark`; with an empty list the whole response is the action, or the
+    /// reflection.
     pub answer: Option<Vec<AnswerPart>>,
     /// After how many turns the parts that are carried on stand in the prompt, at `{{ carried.TAG }}`: 1, the next
     /// turn. With 2 each turn reads the parts of the turn before the previous one: a control for the value of carrying.
@@ -225,10 +226,15 @@ impl Agent {
         self.parts().map(|part| part.read(answer).unwrap_or_default().to_owned()).collect()
     }
 
-    /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where it is one of
-    /// the admissible actions.
+    /// Whether the action stands in a tag.
+    pub fn tagged(&self) -> bool {
+        self.decode == Decode::Free && self.answer.as_ref().is_none_or(|parts| !parts.is_empty())
+    }
+
+    /// The tags of an answer as it is to be written, `<think>...</think><action>...</action>`; empty where the whole
+    /// answer is the action.
     pub fn form(&self) -> String {
-        if self.decode == Decode::Constrained {
+        if !self.tagged() {
             return String::new();
         }
         let own: Vec<&str> = self.answer.iter().flatten().map(|part| part.tag.as_str()).collect();
@@ -236,17 +242,19 @@ impl Agent {
         all.iter().map(|tag| tags::write(tag, "...")).collect()
     }
 
-    /// The tags without which an answer has no action; none where it is one of the admissible actions.
+    /// The tags without which an answer has no action; none where the whole answer is the action.
     pub fn required_tags(&self) -> Vec<String> {
-        let free = self.decode == Decode::Free;
         let parts = self.parts().filter(|part| part.required).map(|part| part.tag.as_str());
-        parts.chain([ACTION]).filter(|_| free).map(String::from).collect()
+        parts.chain([ACTION]).filter(|_| self.tagged()).map(String::from).collect()
     }
 
     /// The action that an answer means; `None` where it can't be read or a required part is missing.
     pub fn action(&self, answer: &str) -> Option<String> {
+        if !self.tagged() {
+            return Some(if self.decode == Decode::Free { answer.trim() } else { answer }.to_owned());
+        }
         let lacks = self.parts().any(|part| part.required && part.read(answer).is_none());
-        self.decode.action(answer).filter(|_| !lacks || self.decode == Decode::Constrained)
+        tags::read(ACTION, answer).filter(|_| !lacks).map(str::to_owned)
     }
 
     /// The tag that a reflection stands in: that of the first required part; without one the whole response is the
@@ -322,6 +330,19 @@ mod tests {
         assert_eq!((agent.read(whole), agent.action(whole)), (vec!["so".to_owned(), "a key".into()], Some("up".into())));
         assert_eq!(agent.action("<memory>a key</memory><action>up</action>").as_deref(), Some("up"), "a thought isn't required");
         assert_eq!((agent.read("<action>up</action>"), agent.action("<action>up</action>")), (vec![String::new(); 2], None));
+    }
+
+    #[test]
+    fn an_action_stands_in_its_tag_or_is_the_whole() {
+        let free = |more: serde_json::Value| {
+            let mut with = json!({ "decode": "free" });
+            with.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            agent(with)
+        };
+        let (tagged, whole) = (free(json!({})), free(json!({ "answer": [] })));
+        assert_eq!((tagged.action("<action>up</action>").as_deref(), tagged.action("up")), (Some("up"), None));
+        assert_eq!((whole.action(" 4\n").as_deref(), whole.form(), whole.required_tags().len()), (Some("4"), String::new(), 0));
+        assert_eq!(agent(json!({ "answer": [] })).action(" 4").as_deref(), Some(" 4"), "one of the admissible actions");
     }
 
     #[test]

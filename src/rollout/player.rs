@@ -177,7 +177,9 @@ impl Player {
                 let asked = writer.ask(&turn, call, &passages);
                 // A call may name the answers that it can have.
                 let choices = live.view.actions.iter().map(|action| writes.encoder.closed(action)).collect();
-                requests.push(asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices, session }, memory, fork)));
+                requests.push(
+                    asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices, session, most: call.max_tokens }, memory, fork)),
+                );
                 continue;
             }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
@@ -188,7 +190,9 @@ impl Player {
             let teller = PromptWriter { agent: &self.play.agent, prompt: &self.prompt, tokenizer: self.own.encoder.tokenizer(), queried };
             let turn = TurnContext { episode: live.episode, view: live.view, rules: &rules };
             let asked = teller.ask(&turn, &passages);
-            requests.push(asked.map(|(prompt, prompt_memory)| (Request { prompt, seed, choices, session }, prompt_memory, String::new())));
+            requests.push(
+                asked.map(|(prompt, prompt_memory)| (Request { prompt, seed, choices, session, most: None }, prompt_memory, String::new())),
+            );
         }
         Ok(requests)
     }
@@ -299,8 +303,7 @@ impl Player {
     /// An expert's turn as if the policy had written it. An action that isn't among the choices joins them or costs the
     /// episode, as the settings say.
     fn advised(&mut self, parts: &[(String, String)], action: Option<String>, request: &mut Request) -> Result<Response, Fault> {
-        let decode = self.play.agent.decode;
-        if decode == Decode::Constrained {
+        if self.play.agent.decode == Decode::Constrained {
             let Some(action) = &action else { return Err(Fault::new(Cause::Expert, "the expert knows no way on")) };
             let code = self.own.encoder.closed(action);
             if !request.choices.is_empty() && !request.choices.contains(&code) {
@@ -314,7 +317,7 @@ impl Player {
                 request.choices.push(code);
             }
         }
-        Ok(decode.response(parts, action, &mut self.own.encoder))
+        Ok(Response::of_expert(self.play.agent.tagged(), parts, action, &mut self.own.encoder))
     }
 }
 

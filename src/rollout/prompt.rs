@@ -35,7 +35,7 @@ pub const PLACES: Placeholders = &[
     ("turn", "the number of the turn, from 1"),
     ("max_turns", "the turns that an episode may have"),
     ("attempt", "the number of the attempt, from 1"),
-    ("form", "the tags of an answer, as it is to be written: `<think>...</think><action>...</action>`; empty where actions are chosen"),
+    ("form", "the tags of an answer, as it is to be written: `<think>...</think><action>...</action>`; empty where the whole answer is the action"),
     ("carried", "the parts of the answer before that are carried on, by tag: `carried.memory`; empty texts in a first turn"),
 ];
 

@@ -1,7 +1,7 @@
 //! The field's worlds: adapters of the Python package `flow-env`, each in a virtual environment of its own under the
 //! project. In a pipeline `env: scienceworld` is short for a process that serves one.
 
-use super::game::{EnvironmentKind, Game};
+use super::game::{Acts, EnvironmentKind, Game};
 use super::installed::folder;
 use super::process::ProcessSettings;
 use crate::defaults::number;
@@ -45,17 +45,9 @@ struct AdapterSettings {
 }
 
 /// An adapter's line in the registry.
-pub(super) const fn kind(name: &'static str, about: &'static str) -> EnvironmentKind {
-    EnvironmentKind { name, about, schema: || schemars::schema_for!(AdapterSettings).to_value(), read, parse: |_, _| None, adapter: true }
-}
-
-/// The line of an adapter whose episodes ask the policy, as an agent program does.
-pub(super) const fn asking(name: &'static str, about: &'static str) -> EnvironmentKind {
-    EnvironmentKind { read: |kind, with| served(kind, with, true), ..self::kind(name, about) }
-}
-
-fn read(kind: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
-    served(kind, with, false)
+pub(super) const fn kind(name: &'static str, acts: Acts, about: &'static str) -> EnvironmentKind {
+    let schema = || schemars::schema_for!(AdapterSettings).to_value();
+    EnvironmentKind { name, about, schema, read: served, parse: |_, _| None, adapter: Some(acts) }
 }
 
 /// The command of a process that serves a world of this adapter.
@@ -65,11 +57,12 @@ pub(super) fn serving(adapter: &str, world: &str) -> Vec<String> {
 }
 
 /// The process that serves the world. Its tasks are those of a process, and named so.
-fn served(kind: &'static EnvironmentKind, with: Value, calls: bool) -> serde_json::Result<Game> {
+fn served(kind: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
     let AdapterSettings { world, name, split, processes, seconds, pass } = serde_json::from_value(with)?;
     let served = if world.is_empty() { kind.name.to_owned() } else { format!("{}:{world}", kind.name) };
     let command = serving(kind.name, &served);
     let name = name.unwrap_or_else(|| kind.name.replace('-', "_"));
+    let calls = kind.adapter == Some(Acts::Answers);
     Ok(Game::new(PROCESS, ProcessSettings { command, name, processes, seconds, pass, calls, split, item: None }))
 }
 

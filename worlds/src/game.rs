@@ -82,6 +82,17 @@ impl<T: GameSettings> ErasedSettings for T {
     }
 }
 
+/// How a policy acts in the world of an adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acts {
+    /// The world lists the admissible actions.
+    Chooses,
+    /// Any text is an action.
+    Writes,
+    /// The world asks, as an agent program does, and reads calls of tools out of answers.
+    Answers,
+}
+
 /// What is known of an environment before it has settings.
 pub struct EnvironmentKind {
     /// `env` in a pipeline.
@@ -92,8 +103,8 @@ pub struct EnvironmentKind {
     pub schema: fn() -> Value,
     pub(super) read: fn(&'static EnvironmentKind, Value) -> serde_json::Result<Game>,
     pub(super) parse: fn(&'static EnvironmentKind, &str) -> Option<Game>,
-    /// Whether it is played by an adapter of `flow-env`, which has to be installed.
-    pub adapter: bool,
+    /// How it is played by an adapter of `flow-env`, which has to be installed; none of a game that is played here.
+    pub adapter: Option<Acts>,
 }
 
 impl EnvironmentKind {
@@ -115,7 +126,7 @@ impl EnvironmentKind {
             schema: || schemars::schema_for!(T).to_value(),
             read: |kind, with| Ok(Game::new::<T>(kind, serde_json::from_value(with)?)),
             parse: |kind, label| Some(Game::new::<T>(kind, T::parse(label)?)),
-            adapter: false,
+            adapter: None,
         }
     }
 }

@@ -43,7 +43,7 @@ pub use call::{Act, Call};
 pub use doors::DoorsSettings;
 pub use error::EnvError;
 pub use fault::{hushed, Cause, Fault};
-pub use game::{EnvironmentKind, Game, GameSettings};
+pub use game::{Acts, EnvironmentKind, Game, GameSettings};
 pub use minesweeper::MinesweeperSettings;
 pub use panel::{freeze, Panel};
 pub use registry::{kind, TABLE};

@@ -2,7 +2,7 @@
 //! for the process that opens a door to them (`flow_env`'s `program`), each episode a run of the program.
 
 use super::adapter::{serving, PROCESS};
-use super::game::{EnvironmentKind, Game};
+use super::game::{Acts, EnvironmentKind, Game};
 use super::process::ProcessSettings;
 use crate::defaults::number;
 use schemars::JsonSchema;
@@ -99,7 +99,7 @@ pub(super) const KIND: EnvironmentKind = EnvironmentKind {
     schema: || schemars::schema_for!(ProgramSettings).to_value(),
     read,
     parse: |_, _| None,
-    adapter: true,
+    adapter: Some(Acts::Answers),
 };
 
 /// The process that opens the door. Its tasks are those of a process, and named so.

@@ -1,6 +1,7 @@
 //! The registry: the one list of environments. A new one is a folder beside this file, whose settings are a
 //! [`super::GameSettings`], and a line in [`TABLE`]; one that a program plays is an adapter of `flow-env` and a line.
 
+use super::game::Acts::{Answers, Chooses, Writes};
 use super::game::{EnvironmentKind, Game};
 use super::{adapter, doors, minesweeper, process, program, search, sokoban, webshop, EnvError};
 use serde_json::{Map, Value};
@@ -14,19 +15,19 @@ pub const TABLE: &[EnvironmentKind] = &[
     EnvironmentKind::here::<doors::DoorsSettings>(),
     EnvironmentKind::for_settings::<process::ProcessSettings>(),
     program::KIND,
-    adapter::kind("alfworld", "ALFWorld's engine with regenerated scenes."),
-    adapter::asking("bfcl", "BFCL's multi-turn categories: scripted users, simulated tools, its own checker."),
-    adapter::kind("gem", "GEM's environments."),
-    adapter::kind("gymnasium", "Gymnasium's environments with discrete actions or text."),
-    adapter::asking("harbor", "Tasks in Harbor's format, in plain folders: no container and no sandbox."),
-    adapter::asking("mcp", "Tools of MCP servers, with a checking command."),
-    adapter::kind("miniwob", "MiniWoB++'s pages in a real headless Chromium."),
-    adapter::kind("openenv", "Servers of the standard OpenEnv."),
-    adapter::kind("scienceworld", "ScienceWorld: elementary science in a simulated house."),
-    adapter::kind("textarena", "TextArena's games for one player."),
-    adapter::kind("textworld", "TextWorld: generated games, or files of them."),
-    adapter::kind("textworld-express", "TextWorldExpress: cookingworld, coin and others."),
-    adapter::kind("verifiers", "Environments of verifiers: answers, talks and tools."),
+    adapter::kind("alfworld", Chooses, "ALFWorld's engine with regenerated scenes."),
+    adapter::kind("bfcl", Answers, "BFCL's multi-turn categories: scripted users, simulated tools, its own checker."),
+    adapter::kind("gem", Writes, "GEM's environments."),
+    adapter::kind("gymnasium", Chooses, "Gymnasium's environments with discrete actions or text."),
+    adapter::kind("harbor", Answers, "Tasks in Harbor's format, in plain folders: no container and no sandbox."),
+    adapter::kind("mcp", Answers, "Tools of MCP servers, with a checking command."),
+    adapter::kind("miniwob", Chooses, "MiniWoB++'s pages in a real headless Chromium."),
+    adapter::kind("openenv", Writes, "Servers of the standard OpenEnv."),
+    adapter::kind("scienceworld", Chooses, "ScienceWorld: elementary science in a simulated house."),
+    adapter::kind("textarena", Chooses, "TextArena's games for one player."),
+    adapter::kind("textworld", Chooses, "TextWorld: generated games, or files of them."),
+    adapter::kind("textworld-express", Chooses, "TextWorldExpress: cookingworld, coin and others."),
+    adapter::kind("verifiers", Writes, "Environments of verifiers: answers, talks and tools."),
 ];
 
 /// The environment of this name.

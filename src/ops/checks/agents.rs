@@ -33,7 +33,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         let message = format!("`{}` plays, and nothing says after how many turns an episode is cut", node.id);
         wrongs.push(at("max_turns", message).help("give the agent `max_turns`, such as `max_turns: 20`"));
     }
-    if agent.decode == Decode::Constrained && agent.answer.as_ref().is_some_and(|parts| parts.iter().any(|part| part.tag != ACTION)) {
+    if agent.decode == Decode::Constrained && agent.answer.iter().flatten().any(|part| part.tag != ACTION) {
         let message = "with `decode: constrained` an answer is an action and has no other part".to_owned();
         wrongs.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
     }
@@ -50,7 +50,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         let message = "with `decode: constrained` an answer is an action, and no text ends it before".to_owned();
         wrongs.push(at("stop", message).help("write `decode: free`, or leave `stop` out"));
     }
-    if agent.answer.as_ref().is_some_and(|parts| !parts.iter().any(|part| part.tag == ACTION)) {
+    if agent.answer.as_ref().is_some_and(|parts| !parts.is_empty() && !parts.iter().any(|part| part.tag == ACTION)) {
         let message = "no part of its answers is the action".to_owned();
         wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));
     }

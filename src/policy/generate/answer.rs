@@ -44,8 +44,7 @@ impl<'a> PartialAnswer<'a> {
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
     pub fn new(request: &'a Request, index: usize, (sampling, stops): (&Sampling, Stops<'a>), net: &'a Net) -> Result<PartialAnswer<'a>> {
         let wrong = |fault| PolicyError::Row { row: index, fault };
-        let longest = request.choices.iter().map(Vec::len).max();
-        let limit = longest.unwrap_or(sampling.max_tokens);
+        let limit = request.longest(sampling);
         check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
         let constraint =
             if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?) };

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::policy::model::tiny::Tiny;
     use crate::policy::model::Architecture;
-    use crate::policy::{NewModel, END};
+    use crate::policy::{NewModel, Reply, END};
     use crate::seed::Random;
     use std::sync::Arc;
     use tch::Kind;
@@ -218,6 +218,21 @@ mod tests {
     fn answers(net: &Net, version: u64, store: &mut Store, requests: &[Request], threads: usize) -> GenerationOutput {
         let sampling = Sampling { max_tokens: 6, ..Default::default() };
         generate(net, version, store, requests, (&sampling, &Tokenizer::bytes()), threads).unwrap()
+    }
+
+    #[test]
+    fn a_request_may_end_its_answer_earlier() {
+        let net = net();
+        let requests = turns().remove(0);
+        let whole = answers(&net, 0, &mut Store::with_capacity(1000), &requests, 1);
+        let short: Vec<Request> = requests.iter().map(|request| Request { most: Some(2), ..request.clone() }).collect();
+        let cut = answers(&net, 0, &mut Store::with_capacity(1000), &short, 1);
+        for ((request, whole), cut) in requests.iter().zip(whole.replies).zip(cut.replies) {
+            let (Reply { mut tokens, .. }, cut) = (whole.unwrap(), cut.unwrap());
+            tokens.truncate(if request.choices.is_empty() { 2 } else { usize::MAX });
+            assert_eq!(cut.tokens, tokens);
+        }
+        assert!(cut.tokens.computed < whole.tokens.computed, "nothing is written that is cut off");
     }
 
     /// Whatever is still known and whoever is there: the same bits. And what is known isn't computed again.

@@ -16,7 +16,7 @@ pub fn answer(running: &RunningModel, request: &Request, sampling: &Sampling) ->
         "top_p": sampling.top_p,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
-        "max_tokens": sampling.max_tokens,
+        "max_tokens": request.longest(sampling),
         // As large as every server reads it.
         "seed": request.seed >> 33,
         "logprobs": true,

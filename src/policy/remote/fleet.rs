@@ -118,8 +118,7 @@ impl Fleet {
 
     /// Whether the model can read a request.
     pub fn check(&self, request: &Request, sampling: &Sampling) -> Result<(), RowFault> {
-        let longest = request.choices.iter().map(Vec::len).max().unwrap_or(sampling.max_tokens);
-        check(&request.prompt, &request.choices, longest, &self.sizes)
+        check(&request.prompt, &request.choices, request.longest(sampling), &self.sizes)
     }
 
     /// The weights of `version`, once every server that takes part has proved them.

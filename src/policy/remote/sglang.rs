@@ -20,7 +20,7 @@ impl ServingApi for Sglang {
 
     fn write(&self, adapter: Option<&str>, request: &Request, sampling: &Sampling, ends: &[u32]) -> Call {
         let mut parameters = json!({
-            "max_new_tokens": sampling.max_tokens,
+            "max_new_tokens": request.longest(sampling),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "top_k": if sampling.top_k > 0 { json!(sampling.top_k) } else { json!(-1) },

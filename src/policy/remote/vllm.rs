@@ -31,7 +31,7 @@ impl ServingApi for Vllm {
         let mut body = json!({
             "model": adapter,
             "prompt": request.prompt,
-            "max_tokens": sampling.max_tokens,
+            "max_tokens": request.longest(sampling),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             // Below 1 every server reads it as all of them.
