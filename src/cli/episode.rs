@@ -13,7 +13,27 @@ pub type JsonRow = Map<String, Value>;
 pub const PROMPT: &str = "prompt";
 
 /// Columns that each playing node logs: where several nodes play the same task, only the last one's are printed.
-const ONCE: [&str; 11] = ["observation", "state", "response", "temperature", "action", "valid", "done", "won", "mode", "weights", "seed"];
+const ONCE: [&str; 16] = [
+    "observation",
+    "state",
+    "response",
+    "response_cut",
+    "temperature",
+    "action",
+    "valid",
+    "done",
+    "won",
+    "mode",
+    "weights",
+    "seed",
+    "call",
+    "parent",
+    "fork",
+    "left_out",
+];
+
+/// Columns of a turn with the value that nearly every turn has, which is not printed.
+const USUAL: [(&str, &str); 5] = [("response_cut", "false"), ("mode", "plain"), ("call", "0"), ("parent", "0"), ("left_out", "0")];
 
 /// Columns of hashes: which rows have the same is for SQL to say.
 const HASHES: [&str; 4] = ["state", "group", "cluster", "like"];
@@ -30,18 +50,18 @@ pub struct EpisodePrinter {
     /// The logged nodes: where several logged a column, all but one call it `node_column`.
     nodes: Vec<String>,
     heading: Option<String>,
-    /// Whether hashes are printed, too.
-    hashes: bool,
+    /// Whether hashes and usual values are printed, too.
+    all: bool,
 }
 
 impl EpisodePrinter {
     pub fn new(nodes: Vec<String>) -> Self {
-        EpisodePrinter { nodes, heading: None, hashes: false }
+        EpisodePrinter { nodes, heading: None, all: false }
     }
 
-    /// Prints the columns that hold hashes, too: last, and in hex.
-    pub fn hashes(self, hashes: bool) -> Self {
-        EpisodePrinter { hashes, ..self }
+    /// Prints all columns: also usual values, and hashes, which come last and in hex.
+    pub fn all(self, all: bool) -> Self {
+        EpisodePrinter { all, ..self }
     }
 
     pub fn render(&mut self, mut row: JsonRow) -> String {
@@ -60,11 +80,12 @@ impl EpisodePrinter {
         let twice = |name: &str| self.nodes.iter().filter_map(|n| name.strip_prefix(n)?.strip_prefix('_')).any(|c| ONCE.contains(&c));
         row.retain(|name, value| {
             let empty = value.as_str().is_some_and(str::is_empty);
-            let hidden = NAME.contains(&name.as_str()) || ["seed", "temperature"].contains(&name.as_str()) || twice(name);
+            let usual = !self.all && USUAL.contains(&(name.as_str(), plain(value).as_str()));
+            let hidden = usual || NAME.contains(&name.as_str()) || ["seed", "temperature"].contains(&name.as_str()) || twice(name);
             !hidden && !empty && !value.is_array() && !value.is_null()
         });
         let hash = |(name, value): (&String, &Value)| Some(format!("{name} 0x{:016x}", value.as_u64().filter(|_| self.is_hash(name))?));
-        let hashes: Vec<String> = row.iter().filter(|_| self.hashes).filter_map(hash).collect();
+        let hashes: Vec<String> = row.iter().filter(|_| self.all).filter_map(hash).collect();
         row.retain(|name, _| !self.is_hash(name));
         let columns = row.iter().map(|(name, value)| format!("{name} {}", shortened(&plain(value), LONGEST)));
         let rest: Vec<String> = likelihood.into_iter().chain(columns).chain(hashes).collect();
@@ -75,9 +96,10 @@ impl EpisodePrinter {
         }
         text += &format!("\n{turn}\n");
         sections.iter().for_each(|(label, value)| text += &labelled(label, value));
-        let credit: Vec<String> = advantages.into_iter().chain((!rest.is_empty()).then(|| wrapped(&rest))).collect();
-        if !credit.is_empty() {
-            text += &labelled("credit", &credit.join("\n"));
+        for (label, lines) in [("credit", advantages.join("\n")), ("logged", wrapped(&rest))] {
+            if !lines.is_empty() {
+                text += &labelled(label, &lines);
+            }
         }
         text
     }
@@ -238,9 +260,9 @@ mod tests {
         });
         let text = printer.render(row(turn.clone()));
         let expected = "iteration 2, room, sample 1, attempt 0\n\nturn 0\n  seen    # #\n          #P#\n  said    <action>fly</action>\n  done    fly (not valid)\n  earned  -0.1, score -0.25, the episode is over\n  \
-            credit  advantage -0.866\n          rollout_reward 0.5, used yes\n";
+            credit  advantage -0.866\n  logged  rollout_reward 0.5, used yes\n";
         assert_eq!(text, expected);
-        let all = EpisodePrinter::new(vec![]).hashes(true).render(row(turn.clone()));
+        let all = EpisodePrinter::new(vec![]).all(true).render(row(turn.clone()));
         assert!(all.ends_with("used yes, state 0xffffffffffffffff\n"), "{all}");
         assert!(printer.render(row(turn)).starts_with("\nturn 0\n"), "the heading is not repeated");
     }
@@ -252,11 +274,11 @@ mod tests {
             "turn": 0, "observation": "a", "mode": "plain", "group": 7, "return": -0.06, "baseline": -0.17, "scale": 0.22, "advantage": 0.5, "group_size": 20,
             "logprobs": [-0.5, -0.234], "choices": [5, 1, 6, 1, 7, 8, 1], "used": "yes",
         });
-        let expected = "\nturn 0\n  seen    a\n  credit  advantage +0.5 = (return -0.06 - baseline -0.17) / 0.22, group of 20 rows\n          p 0.48 of 3, mode plain, used yes\n";
+        let expected = "\nturn 0\n  seen    a\n  credit  advantage +0.5 = (return -0.06 - baseline -0.17) / 0.22, group of 20 rows\n  logged  p 0.48 of 3, used yes\n";
         assert_eq!(printer.render(row(turn)), expected);
         let sum = json!({ "turn": 0, "observation": "a", "return": 1, "baseline": 0, "scale": 1, "step_advantage": 1, "advantage": 3, "logprobs": [0, 0] });
         let expected =
-            "\nturn 0\n  seen    a\n  credit  advantage +3\n          step_advantage +1\n          return 1, baseline 0, scale 1\n";
+            "\nturn 0\n  seen    a\n  credit  advantage +3\n          step_advantage +1\n  logged  return 1, baseline 0, scale 1\n";
         assert_eq!(printer.render(row(sum)), expected, "a sum of two is told without the arithmetic of one");
     }
 
@@ -265,14 +287,14 @@ mod tests {
         let mut printer = EpisodePrinter::new(vec!["demos".into(), "rollout".into()]);
         let text = printer
             .render(row(json!({ "turn": 3, "observation": null, "demos_observation": "a board", "demos_score": 1e-5, "used": "yes" })));
-        assert_eq!(text, "\nturn 3\n  seen    a board\n  earned  score 1.00e-5\n  credit  used yes\n");
+        assert_eq!(text, "\nturn 3\n  seen    a board\n  earned  score 1.00e-5\n  logged  used yes\n");
     }
 
     #[test]
     fn a_row_that_two_players_share_is_told_once() {
         let mut printer = EpisodePrinter::new(vec!["demos".into(), "rollout".into()]);
         let shared = json!({ "turn": 0, "observation": "mine", "demos_observation": "its", "demos_seed": 1, "seed": 2, "demos_score": 1, "score": 3, "weights": 4 });
-        assert_eq!(printer.render(row(shared)), "\nturn 0\n  seen    mine\n  earned  score 3\n  credit  demos_score 1, weights 4\n");
+        assert_eq!(printer.render(row(shared)), "\nturn 0\n  seen    mine\n  earned  score 3\n  logged  demos_score 1, weights 4\n");
     }
 
     #[test]

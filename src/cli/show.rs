@@ -39,7 +39,7 @@ pub struct ShowArgs {
     /// Rows of this node alone, such as those of an evaluation; all nodes of the training joined unless given
     #[arg(long)]
     node: Option<String>,
-    /// Also hashes that identify groups, such as `state` and `group`
+    /// All columns: also usual values, such as `mode plain`, and hashes that identify groups, such as `state` and `group`
     #[arg(long)]
     all: bool,
     #[arg(long, value_enum, default_value = "text")]
@@ -75,7 +75,7 @@ impl ShowArgs {
         }
         prompts::read(&run, &mut turns);
         let iteration = turns.first().and_then(|t| t.get("iteration")).cloned().unwrap_or_default();
-        let mut printer = EpisodePrinter::new(nodes).hashes(self.all);
+        let mut printer = EpisodePrinter::new(nodes).all(self.all);
         printed(|out| {
             turns.into_iter().try_for_each(|turn| out.write_all(printer.render(turn).as_bytes()))?;
             if failed > 0 {

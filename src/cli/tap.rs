@@ -39,7 +39,7 @@ impl TapArgs {
         let manifest = run.manifest()?;
         let select = self.select(&run)?;
         let nodes = manifest.info.nodes.iter().map(|n| n.id.clone()).collect();
-        printed(|out| self.follow(&run, manifest, &select, EpisodePrinter::new(nodes).hashes(true), out))
+        printed(|out| self.follow(&run, manifest, &select, EpisodePrinter::new(nodes).all(true), out))
     }
 
     /// The query, once DuckDB has accepted it: errors are reported before any row is printed.

@@ -15,8 +15,8 @@
 //! - [`journal`]: rows -> Parquet parts -> committed iterations
 //! - [`cluster`]: several processes as one; in it the connections over which their policies learn together (`peers`),
 //!   signs of life between them (`life`), and how a process ends before its run does (`end`)
-//! - `monitor`, [`watch`], [`status`], [`watchdog`]: where a stage says what it does, all stages, what `flow top` shows
-//!   of them, and the end of a run without progress
+//! - `monitor`, [`watch`], [`status`], [`watchdog`], `judge`: where a stage says what it does, all stages, what
+//!   `flow top` shows of them, and the end of a run without progress
 //! - `failure`: how a node fails
 //! - [`lost`]: episodes that failed, on their way to the table `errors`
 //! - [`sink`]: rows kept in memory
@@ -34,6 +34,7 @@ pub mod feed;
 pub mod figures;
 mod graph_builder;
 pub mod journal;
+mod judge;
 pub mod lost;
 mod monitor;
 pub mod relation;

@@ -32,7 +32,6 @@ pub struct InputPiece {
     pub id: u64,
     /// The index of its input among `rows` of [`StreamingInputs`].
     pub port: usize,
-    pub iteration: u64,
     pub attempt: u64,
     pub rows: RecordBatch,
 }
@@ -148,7 +147,7 @@ pub fn streaming<'s>(inputs: StreamingInputs<'s>, ctx: &Context, operator: impl 
             let Some(iteration) = open else { return monitor.rests() };
             for QueuedRows { capability, port, rows } in waiting.remove(&iteration).into_iter().flatten() {
                 pieces += 1;
-                thread.send(StreamingJob::Take(InputPiece { id: pieces, port, iteration, attempt: capability.time().inner, rows }));
+                thread.send(StreamingJob::Take(InputPiece { id: pieces, port, attempt: capability.time().inner, rows }));
                 capabilities.insert(pieces, capability);
             }
             if capabilities.is_empty() {

@@ -6,11 +6,10 @@
 use super::cluster::life::Life;
 use super::context::RunState;
 use super::failure::Failure;
+use super::judge::Judge;
 use super::status::{summarize, write, Activity, PolicyActivity, STATUS};
-use super::watch::StageReading;
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, RecvTimeoutError, Sender};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -18,8 +17,6 @@ use std::time::{Duration, Instant};
 
 /// The interval of its checks.
 const TICK: Duration = Duration::from_millis(500);
-/// After this long without progress a warning is printed, where there is no limit or a longer one.
-const NOTICE: Duration = Duration::from_secs(30);
 /// How long the workers may take to end a stuck run before the process exits.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -47,7 +44,9 @@ impl Watchdog {
         let body = move || {
             let start = Instant::now();
             let before_run = shared.watch.pulse().map(|p| p.busy()).unwrap_or_default();
-            let (mut judge, mut warnings) = (Judge::new(limit, decides), Vec::new());
+            // Other processes may wait for this one while it has too few processors.
+            let computes: fn() -> bool = if life.is_some() { computes } else { || false };
+            let (mut judge, mut warnings) = (Judge::new(limit, decides, computes), Vec::new());
             let mut before = start;
             while let Err(RecvTimeoutError::Timeout) = rings.recv_timeout(TICK) {
                 let readings = shared.watch.read();
@@ -57,7 +56,10 @@ impl Watchdog {
                 // Time doesn't count while the machine sleeps or the process is suspended.
                 let passed = before.elapsed().min(2 * TICK);
                 before = Instant::now();
-                let verdict = judge.look(&readings, Some((beats + elsewhere, works)), passed);
+                let verdict = match life.as_ref().and_then(Life::absent) {
+                    Some(process) => judge.expect(process, passed),
+                    None => judge.look(&readings, Some((beats + elsewhere, works)), passed),
+                };
                 if let Some(life) = life.as_mut().filter(|_| judge.still.is_zero()) {
                     life.moved();
                 }
@@ -115,184 +117,36 @@ impl Drop for Watchdog {
     }
 }
 
-/// The result of one check.
-#[derive(Debug, Default, PartialEq)]
-struct Verdict {
-    warnings: Vec<String>,
-    /// The run has to end, and why.
-    stalled: Option<String>,
-}
-
-/// The state of the checks: what moved when.
-struct Judge {
-    limit: Option<Duration>,
-    decides: bool,
-    /// The number of starts and ends of all stages at the last check.
-    beats: u64,
-    still: Duration,
-    /// For how long some stage has been busy while nothing began or ended and the policy was idle.
-    mute: Duration,
-    noticed: bool,
-    /// How often a stage was warned about in its current run.
-    named: BTreeMap<(String, usize), u32>,
-}
-
-impl Judge {
-    fn new(limit: Option<Duration>, decides: bool) -> Self {
-        Judge { limit, decides, beats: 0, still: Duration::ZERO, mute: Duration::ZERO, noticed: false, named: BTreeMap::new() }
-    }
-
-    /// Checks the readings, `passed` after the previous check. `policy`: the beats of the policy thread and of other
-    /// processes, and whether it is busy.
-    fn look(&mut self, readings: &[StageReading], policy: Option<(u64, bool)>, passed: Duration) -> Verdict {
-        let mut verdict = Verdict::default();
-        if let Some(limit) = self.limit {
-            for reading in readings {
-                let times = reading.running.map_or(0, |r| (r.as_secs_f64() / limit.as_secs_f64()) as u32);
-                let before = self.named.insert((reading.stage.clone(), reading.worker), times).unwrap_or(0);
-                if times > before {
-                    let (iteration, seconds) = (reading.iteration.unwrap_or(0), reading.running.unwrap_or_default().as_secs());
-                    verdict.warnings.push(format!(
-                        "`{}` has been busy with iteration {iteration} for {seconds} s; the run waits for it",
-                        reading.stage
-                    ));
-                }
-            }
-        }
-        let beats = readings.iter().map(|r| r.beats).sum::<u64>() + policy.map_or(0, |p| p.0);
-        let works = readings.iter().any(|r| r.running.is_some()) || policy.is_some_and(|p| p.1);
-        let computes = policy.is_some_and(|p| p.1);
-        self.mute = if computes || beats != self.beats { Duration::ZERO } else { self.mute + passed };
-        if let Some(limit) = self.limit.filter(|limit| self.decides && works && self.mute >= limit.saturating_mul(2)) {
-            let busy = readings.iter().filter(|r| r.running.is_some()).max_by_key(|r| r.running);
-            verdict.stalled = busy.map(|r| {
-                let (iteration, seconds) = (r.iteration.unwrap_or(0), self.mute.as_secs());
-                format!(
-                    "nothing has moved for {seconds} s: `{}` is busy with iteration {iteration} and shows no sign of life; where it may take \
-                     longer, say `--stall {}`",
-                    r.stage,
-                    limit.as_secs().saturating_mul(4)
-                )
-            });
-        }
-        if works || beats != self.beats {
-            (self.beats, self.still, self.noticed) = (beats, Duration::ZERO, false);
-            return verdict;
-        }
-        self.still += passed;
-        let message = |verb: &str| format!("nothing has moved for {} s, and {verb}:{}", self.still.as_secs(), holders(readings));
-        match self.limit {
-            _ if !self.decides => {}
-            Some(limit) if self.still >= limit => verdict.stalled = Some(message("the run isn't over")),
-            limit => {
-                if !self.noticed && self.still >= limit.map_or(NOTICE, |l| NOTICE.min(l / 2)) {
-                    let then = limit.map_or("no --stall is set".into(), |l| format!("after {} s the run will end", l.as_secs()));
-                    verdict.warnings.push(message(&then));
-                    self.noticed = true;
-                }
-            }
-        }
-        verdict
-    }
-}
-
-/// Which stage holds which iteration, and what it waits for.
-fn holders(readings: &[StageReading]) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for reading in readings {
-        let Some(iteration) = reading.iteration else { continue };
-        let waits: Vec<String> = reading.waits_for.iter().map(|w| format!("`{w}`")).collect();
-        let what = if waits.is_empty() { "has it ready to send".into() } else { format!("waits for {}", waits.join(", ")) };
-        let line = format!("\n  `{}` holds iteration {iteration} and {what}", reading.stage);
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    if lines.is_empty() {
-        return " no stage holds an iteration, so an operator keeps one open without rows".into();
-    }
-    lines.concat()
+/// Whether another thread of this process computes, waits for a processor or for a disk. On a machine with too much to
+/// do that may take long, and it is no standstill.
+fn computes() -> bool {
+    let own = fs::read_link("/proc/thread-self").unwrap_or_default();
+    let state = |stat: String| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let others = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().filter(|task| Some(&*task.file_name()) != own.file_name());
+    others.filter_map(|task| state(fs::read_to_string(task.path().join("stat")).ok()?)).any(|state| "RD".contains(state))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn waits(stage: &str, iteration: u64, waits_for: &str) -> StageReading {
-        StageReading { stage: stage.into(), iteration: Some(iteration), waits_for: vec![waits_for.into()], ..StageReading::default() }
-    }
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     #[test]
-    fn stillness_is_noticed_then_ended() {
-        let mut judge = Judge::new(Some(4 * SECOND), true);
-        let readings = [waits("group sizes", 3, "group"), waits("tasks", 5, "the commit"), StageReading::default()];
-        let mut look = || judge.look(&readings, Some((8, false)), SECOND);
-        assert_eq!(look(), Verdict::default(), "the first look has nothing to compare with");
-        assert_eq!(look(), Verdict::default());
-        let noticed = look();
-        assert_eq!(noticed.stalled, None);
-        assert_eq!(
-            noticed.warnings,
-            ["nothing has moved for 2 s, and after 4 s the run will end:\n  `group sizes` holds iteration 3 and waits for `group`\n  `tasks` holds iteration 5 and waits for `the commit`"]
-        );
-        assert_eq!(look(), Verdict::default(), "it is said once");
-        assert!(look().stalled.unwrap().starts_with("nothing has moved for 4 s, and the run isn't over:\n  `group sizes`"));
-    }
-
-    #[test]
-    fn whoever_moves_or_works_starts_it_anew() {
-        let mut judge = Judge::new(Some(2 * SECOND), true);
-        let mut reading = waits("update", 0, "rollout");
-        for turn in 0..9 {
-            reading.beats += turn % 2;
-            assert_eq!(judge.look(std::slice::from_ref(&reading), None, SECOND).stalled, None, "a stage began or ended");
-        }
-        for _ in 0..9 {
-            assert_eq!(judge.look(std::slice::from_ref(&reading), Some((1, true)), SECOND).stalled, None, "the policy thread works");
-        }
-    }
-
-    #[test]
-    fn a_run_without_a_limit_is_talked_about_and_one_of_several_processes_keeps_quiet() {
-        for (limit, decides, when) in [(None, true, vec![29]), (Some(8 * SECOND), false, vec![])] {
-            let mut judge = Judge::new(limit, decides);
-            let verdicts: Vec<(u64, Verdict)> = (0..100).map(|i| (i, judge.look(&[waits("update", 0, "rollout")], None, SECOND))).collect();
-            assert!(verdicts.iter().all(|(_, v)| v.stalled.is_none()));
-            let warned: Vec<u64> = verdicts.iter().filter(|(_, v)| !v.warnings.is_empty()).map(|(i, _)| *i).collect();
-            assert_eq!(warned, when, "{limit:?}");
-        }
-    }
-
-    #[test]
-    fn the_longest_limit_is_one() {
-        let mut judge = Judge::new(Some(Duration::from_secs(u64::MAX)), true);
-        let busy = StageReading { running: Some(SECOND), ..StageReading::default() };
-        assert!((0..100).all(|_| judge.look(std::slice::from_ref(&busy), None, SECOND) == Verdict::default()));
-    }
-
-    #[test]
-    fn a_busy_stage_is_named_each_limit_and_ended_when_nothing_lives() {
-        let mut judge = Judge::new(Some(4 * SECOND), true);
-        let mut reading = StageReading { stage: "rollout".into(), iteration: Some(7), ..StageReading::default() };
-        let mut warnings = Vec::new();
-        for second in 0..14 {
-            reading.running = Some(second * SECOND);
-            // The policy's thread answers now and then.
-            let verdict = judge.look(std::slice::from_ref(&reading), Some((u64::from(second) / 3, false)), SECOND);
-            assert_eq!(verdict.stalled, None);
-            warnings.extend(verdict.warnings);
-        }
-        let mut ended = (0..7).map(|_| judge.look(std::slice::from_ref(&reading), Some((99, true)), SECOND).stalled);
-        assert!(ended.all(|stalled| stalled.is_none()), "the policy computes");
-        let mut ended = (0..8).filter_map(|_| judge.look(std::slice::from_ref(&reading), Some((99, false)), SECOND).stalled);
-        let stalled = ended.next().expect("an end");
-        assert!(
-            stalled.contains("nothing has moved for 8 s: `rollout` is busy with iteration 7") && stalled.contains("--stall 16"),
-            "{stalled}"
-        );
-        let line = |s: u32| format!("`rollout` has been busy with iteration 7 for {s} s; the run waits for it");
-        assert_eq!(warnings, [line(4), line(8), line(12)]);
+    fn a_thread_that_computes_is_seen() {
+        let seen = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !seen.load(Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
+            let end = Instant::now() + Duration::from_secs(60);
+            let mut found = false;
+            while !found && Instant::now() < end {
+                found = computes();
+            }
+            seen.store(true, Relaxed);
+            assert!(found);
+        });
     }
 }

@@ -183,6 +183,26 @@ fn a_process_that_waits_for_another_one_is_not_stuck() {
     all_fine(vec![quick, started(slow)]);
 }
 
+/// Process 1 is stopped while it loads its models, for twice as long as nothing may move.
+#[test]
+fn a_process_that_loads_its_models_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = pipeline(folder.path(), SMALL);
+    let (hosts, out) = (hosts(folder.path(), 2), folder.path().join("run"));
+    let quick = started(process(&file, &out, &hosts, 0, &["--stall", "2"]));
+    let mut slow = started(process(&file, &out, &hosts, 1, &["--stall", "2"]));
+    let maps = format!("/proc/{}/maps", slow.id());
+    while !std::fs::read_to_string(&maps).unwrap_or_default().contains("libtorch_cpu") {
+        assert!(slow.try_wait().unwrap().is_none(), "it has joined, and loads its models");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let signal = |signal: &str| done(Command::new("kill").args([signal, &slow.id().to_string()]));
+    signal("-STOP");
+    std::thread::sleep(Duration::from_secs(5));
+    signal("-CONT");
+    all_fine(vec![quick, slow]);
+}
+
 #[test]
 fn when_one_process_dies_in_the_middle_of_an_update_the_others_end_too() {
     let folder = tempfile::tempdir().unwrap();

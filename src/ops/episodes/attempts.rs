@@ -143,11 +143,10 @@ impl Attempts {
     /// Plays these tasks to their end, outside a graph: the rows go to `thinker`, if there is one, and its output
     /// begins the next attempts. Returns all rows.
     pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
-        let iteration = self.now.number;
         let mut all = Vec::new();
         let mut attempts: BTreeMap<u64, u64> = BTreeMap::new();
         let mut pieces = 0..;
-        let mut piece = |port, attempt, rows| InputPiece { id: pieces.next().unwrap_or_default(), port, iteration, attempt, rows };
+        let mut piece = |port, attempt, rows| InputPiece { id: pieces.next().unwrap_or_default(), port, attempt, rows };
         let first = piece(TASKS, 0, tasks);
         attempts.insert(first.id, 0);
         self.take(first)?;
