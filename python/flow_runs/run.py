@@ -27,7 +27,7 @@ class Run:
         self.refresh()
 
     def __repr__(self) -> str:
-        return f"<run {self.name} in {self.folder}: {self.status}, {sum(i < self.info['iterations'] for i in self.iterations)} iterations>"
+        return f"<run {self.name} in {self.folder}: {self.status}, {sum(i < self._index.info['iterations'] for i in self.iterations)} iterations>"
 
     def refresh(self) -> Run:
         """Takes in what was committed since."""
