@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
+try:
+    import duckdb
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("flow_runs.Run needs DuckDB: pip install 'flow-rl[runs]', or pip install duckdb", name=error.name) from error
 
 from . import index, views
 from .index import DamagedRun
