@@ -94,7 +94,10 @@ class Run:
         return self.sql(f"from memory_at({int(iteration)})")
 
     def _connected(self) -> duckdb.DuckDBPyConnection:
-        db = duckdb.connect()
+        # A question about a run neither fetches nor loads an extension.
+        db = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+        # An extension of DuckDB has this name, too.
+        db.execute("create macro text(tokens) as error('flow_runs has no text(tokens): `flow query` has it')")
         nodes = {node["id"]: node for node in self._index.info["nodes"]}
         for name in [*nodes, "errors"]:
             db.execute(f"create view {quoted(name)} as {self._rows(name, nodes.get(name))}")
