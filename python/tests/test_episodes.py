@@ -129,6 +129,7 @@ class Faults(Asking):
             ("nan", "`reward` is nan"), ("none", "TypeError: step must return a View, not None"),
             ("tuple", "TypeError: step must return a View, not a tuple (Gymnasium's environments: `gymnasium:ID`)"),
             ("raise", "KeyError: 'no such key' (worlds.py, line 85, in step)"), ("empty", "`observation` is no text, or empty"),
+            ("end", "`observation` of the episode's last view is no text, or empty"),
             ("info", "`info` isn't"), ("exit", "SystemExit: 3"),
         ]:
             self.reset(1)
