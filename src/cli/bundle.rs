@@ -6,9 +6,10 @@ use super::output::{finish, CommandResult};
 use super::summary::shell_word;
 use super::vocabularies;
 use crate::log::{self, Run, SavedWeights};
+use crate::policy::separate_base;
 use crate::{ops, pipeline};
 use clap::Args;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -61,8 +62,11 @@ impl BundleArgs {
         let bytes = fs::metadata(&out).map_err(Error::file(&out))?.len();
         let word = shell_word(&out.display().to_string());
         finish(&format!(
-            "{} iterations -> {}, {:.1} MB\n\nTry next, on any machine:\n  flow verify {word}",
+            "{} iterations -> {}, {:.1} MB\n{lacks}\nTry next, {place}:\n  flow verify {word}",
             manifest.committed.iter().filter(|iteration| iteration.iteration < manifest.info.iterations).count(),
+        let bases: BTreeSet<String> = ends.keys().filter_map(|path| separate_base(&run.root().join(path))).collect();
+        let lacks: String = bases.iter().map(|base| format!("it lacks the model `{base}`, whose adapter was trained\n")).collect();
+        let place = if bases.is_empty() { "on any machine" } else { "in a folder from which the model has this path" };
             out.display(),
             bytes as f64 / 1e6
         ))
