@@ -49,7 +49,7 @@ fn list() -> String {
     let mut text = String::new();
     for kind in TABLE {
         let state = match (kind.adapter, installed::is_installed(kind.name)) {
-            (false, _) => "",
+            (false, _) => "   (built in)",
             (true, true) => "   (installed)",
             (true, false) => "   (not installed)",
         };
