@@ -49,6 +49,8 @@ fn list() -> String {
     let mut text = String::new();
     for kind in TABLE {
         let state = match (kind.adapter, installed::is_installed(kind.name)) {
+            // It is a program of the user's own.
+            (false, _) if kind.name == "process" => "",
             (false, _) => "   (built in)",
             (true, true) => "   (installed)",
             (true, false) => "   (not installed)",
