@@ -20,6 +20,8 @@ pub enum LogError {
     Linked(PathBuf),
     #[error("{0} isn't a run folder: it has no manifest.json")]
     NotARun(PathBuf),
+    #[error("there is no {0}: name the folder of a run, such as runs/NAME")]
+    NoFolder(PathBuf),
     #[error("{path} can't be read as a manifest ({why}): it was damaged after the run wrote it; restore it from a copy")]
     Manifest { path: PathBuf, why: String },
     #[error("{path} has format {format}, which a newer version of flow wrote: this one knows {known}, so read it with the newer one")]
@@ -62,6 +64,14 @@ pub enum LogError {
 }
 
 impl LogError {
+    /// What a folder without a manifest is: no folder at all, or no run's.
+    pub(super) fn no_run(root: &Path) -> LogError {
+        match root.try_exists() {
+            Ok(false) => LogError::NoFolder(root.into()),
+            _ => LogError::NotARun(root.into()),
+        }
+    }
+
     /// An input or output error on `path`; a full disk (or a quota, or a limit on files) gets a message of its own.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> LogError + '_ {
         move |source| match source.kind() {

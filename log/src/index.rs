@@ -201,7 +201,7 @@ impl Checksum {
 fn text(root: &Path) -> Result<String, LogError> {
     let path = root.join(FILE);
     files::text(&path, u64::MAX - 1).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => LogError::NotARun(root.into()),
+        ErrorKind::NotFound => LogError::no_run(root),
         ErrorKind::InvalidData => LogError::Manifest { path: path.clone(), why: e.to_string() },
         _ => LogError::io(&path)(e),
     })

@@ -78,7 +78,7 @@ impl Run {
         let run = Run { root: root.into(), verified: None };
         match run.manifest_path().try_exists() {
             Ok(true) => Ok(run),
-            Ok(false) => Err(LogError::NotARun(root.into())),
+            Ok(false) => Err(LogError::no_run(root)),
             Err(e) => Err(LogError::io(root)(e)),
         }
     }

@@ -6,11 +6,12 @@ use super::output::{finish, CommandResult};
 use super::summary::shell_word;
 use super::vocabularies;
 use crate::log::{self, Run, SavedWeights};
+use crate::policy::separate_base;
 use crate::{ops, pipeline};
 use clap::Args;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -24,6 +25,9 @@ pub struct BundleArgs {
 
 /// Of a run's folder: everything but weights and what other processes hold.
 const WHOLE: [&str; 5] = ["manifest.json", "pipeline.yaml", "journal", "log", "vocabularies"];
+
+/// Bytes of a block of an archive, which ends with two blocks of zeros.
+const BLOCK: u64 = 512;
 
 impl BundleArgs {
     pub fn run(self) -> CommandResult {
@@ -60,8 +64,11 @@ impl BundleArgs {
         tar.into_inner().and_then(|mut file| file.flush()).map_err(Error::file(&out))?;
         let bytes = fs::metadata(&out).map_err(Error::file(&out))?.len();
         let word = shell_word(&out.display().to_string());
+        let bases: BTreeSet<String> = ends.keys().filter_map(|path| separate_base(&run.root().join(path))).collect();
+        let lacks: String = bases.iter().map(|base| format!("it lacks the model `{base}`, whose adapter was trained\n")).collect();
+        let place = if bases.is_empty() { "on any machine" } else { "in a folder from which the model has this path" };
         finish(&format!(
-            "{} iterations -> {}, {:.1} MB\n\nTry next, on any machine:\n  flow verify {word}",
+            "{} iterations -> {}, {:.1} MB\n{lacks}\nTry next, {place}:\n  flow verify {word}",
             manifest.committed.iter().filter(|iteration| iteration.iteration < manifest.info.iterations).count(),
             out.display(),
             bytes as f64 / 1e6
@@ -70,14 +77,14 @@ impl BundleArgs {
 }
 
 /// Adds a file, or all files below a folder, in the order of their names. Links are left out.
-fn add(tar: &mut tar::Builder<impl Write>, root: &Path, place: &Path) -> std::io::Result<()> {
+fn add(tar: &mut tar::Builder<impl Write>, root: &Path, place: &Path) -> io::Result<()> {
     let path = root.join(place);
     let kind = fs::symlink_metadata(&path)?.file_type();
     if kind.is_file() {
         return tar.append_path_with_name(&path, place);
     }
     if kind.is_dir() {
-        let mut names = fs::read_dir(&path)?.map(|entry| entry.map(|entry| entry.file_name())).collect::<std::io::Result<Vec<_>>>()?;
+        let mut names = fs::read_dir(&path)?.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()?;
         names.sort();
         names.iter().try_for_each(|name| add(tar, root, &place.join(name)))?;
     }
@@ -90,19 +97,31 @@ fn add(tar: &mut tar::Builder<impl Write>, root: &Path, place: &Path) -> std::io
 /// If it isn't a bundle, or has anything in it but files below its folder.
 pub fn unpack(file: &Path, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
-    if std::fs::metadata(file).map_err(Error::file(file))?.len() == 0 {
-        return Err(Error::Request(format!("{} is empty: copy the bundle again", file.display())));
+    let bytes = File::open(file).map_err(Error::file(file))?;
+    let length = bytes.metadata().map_err(Error::file(file))?.len();
+    let again = |fault: &str| Error::Request(format!("{} {fault}: copy the bundle again", file.display()));
+    if length == 0 {
+        return Err(again("is empty"));
     }
-    let mut tar = tar::Archive::new(BufReader::new(File::open(file).map_err(Error::file(file))?));
+    let mut tar = tar::Archive::new(BufReader::new(bytes));
     let no_bundle = |why: String| Error::Request(format!("{} isn't a bundle of `flow bundle`: {why}", file.display()));
+    // Where the entries so far end.
+    let mut end = 0;
     for entry in tar.entries().map_err(|error| no_bundle(error.to_string()))? {
-        let mut entry = entry.map_err(|error| no_bundle(error.to_string()))?;
+        let mut entry = entry.map_err(|error| if end > 0 { again("is cut off or damaged") } else { no_bundle(error.to_string()) })?;
         if !entry.header().entry_type().is_file() {
             return Err(no_bundle("there is something in it that is no file".into()));
+        }
+        end = entry.raw_file_position().saturating_add(entry.size()).div_ceil(BLOCK).saturating_mul(BLOCK);
+        if end > length {
+            return Err(again("is cut off"));
         }
         if !entry.unpack_in(folder).map_err(|error| no_bundle(error.to_string()))? {
             return Err(no_bundle("a file in it would lie outside of its folder".into()));
         }
     }
-    Ok(())
+    match length < end.saturating_add(2 * BLOCK) {
+        true => Err(again("is cut off")),
+        false => Ok(()),
+    }
 }

@@ -153,7 +153,7 @@ fn processor() -> Finding {
             .but(State::Slow, "`base` and `act` multiply without this processor's vectors: flow knows AVX2, AVX-512 with VNNI, and AMX"),
         ("avx2", _) => finding.but(State::Slow, "with AVX-512 and VNNI, or AMX, `base: int8` and `act: int8` are several times as fast"),
         (_, Some("1")) if cores > 1 => {
-            finding.but(State::Slow, format!("OMP_NUM_THREADS=1 leaves {} cores unused: --threads says how many compute", cores - 1))
+            finding.but(State::Slow, format!("OMP_NUM_THREADS=1 computes on 1 of {cores} cores: --threads says how many compute"))
         }
         _ => finding,
     }

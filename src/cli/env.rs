@@ -49,7 +49,9 @@ fn list() -> String {
     let mut text = String::new();
     for kind in TABLE {
         let state = match (kind.adapter.is_some(), installed::is_installed(kind.name)) {
-            (false, _) => "",
+            // It is a program of the user's own.
+            (false, _) if kind.name == "process" => "",
+            (false, _) => "   (built in)",
             (true, true) => "   (installed)",
             (true, false) => "   (not installed)",
         };

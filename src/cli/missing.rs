@@ -3,6 +3,7 @@
 
 use super::described::properties;
 use super::fits::too_large;
+use super::model::PUBLISHED;
 use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
 use super::unusable::unusable;
@@ -43,7 +44,10 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<W
     if !path.exists() {
         let by_pipeline = || pipeline_that_makes(path, file).map(|from| format!("flow run {} --out {}", shown(&from), shell_word(load)));
         let command = command_in_comment(load, file).or_else(by_pipeline).map(|command| format!("make it: {command}"));
-        let help = pruned(path).or(command).unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", absolute(path)));
+        let help = pruned(path)
+            .or(command)
+            .or_else(|| fetched(path))
+            .unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", absolute(path)));
         return wrong(format!("there is no `{load}` to load `{name}` from"), &help);
     }
     // A terminal or a pipe would be read for ever, or once and no more.
@@ -69,6 +73,17 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<W
         Err(error) => (error.to_string(), "a run's folder or a model's is wanted".into()),
     };
     wrong(message, &help)
+}
+
+/// The command that fetches a published model into this folder, if one has this name.
+fn fetched(folder: &Path) -> Option<String> {
+    let model = PUBLISHED.iter().find(|model| folder.file_name().is_some_and(|name| name == model.name))?;
+    let out = match folder.parent()?.to_str()? {
+        "models" => String::new(),
+        "" => " --out .".into(),
+        parent => format!(" --out {}", shell_word(parent)),
+    };
+    Some(format!("fetch it: flow model fetch {}{out}", model.name))
 }
 
 /// A base that is to be kept in another kind, where no adapter stands beside it.

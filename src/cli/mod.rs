@@ -60,6 +60,7 @@ mod view;
 mod vocabularies;
 
 use crate::dataflow::cluster::end::end_process;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -156,9 +157,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if completion::answered(Arguments::command, &arguments) {
         return ExitCode::SUCCESS;
     }
-    let arguments = match Arguments::try_parse_from(arguments) {
+    let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
-        Err(error) => {
+        Err(mut error) => {
+            if let Some(tip) = key_as_flag(&error, &arguments) {
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+            }
             // If standard error is closed, the message is lost.
             let _ = error.print();
             return ExitCode::from(error.exit_code() as u8);
@@ -168,4 +172,14 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         anstream::eprintln!("{}", error.styled().trim_end());
         end_process(1)
     })
+}
+
+/// What to write where a verb that takes `--set` was given a key of the pipeline as a flag.
+fn key_as_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let key = ["iterations", "seed"].into_iter().find(|key| flag.strip_prefix("--") == Some(key))?;
+    let command = Arguments::command();
+    let verb = command.find_subcommand(arguments.get(1)?)?;
+    let sets = verb.get_arguments().any(|argument| argument.get_long() == Some("set"));
+    (error.kind() == ErrorKind::UnknownArgument && sets).then(|| format!("`{key}` is a key of the pipeline: --set {key}=N"))
 }

@@ -21,7 +21,7 @@ enum GameChoice {
 pub struct NewArgs {
     /// The file to write; the pipeline is named after it
     file: PathBuf,
-    /// The game to begin with
+    /// The game to begin with; `flow ops tasks` has the settings of the other ones that are built in
     #[arg(long, value_enum, default_value = "minesweeper")]
     game: GameChoice,
     /// Begins with a world of your own instead, a Python file that flow-env serves
@@ -33,7 +33,7 @@ pub struct NewArgs {
     /// The program's tasks, one JSON object a line
     #[arg(long, value_name = "FILE.jsonl", requires = "program")]
     tasks: Option<PathBuf>,
-    /// Begins with a world of the field, as `flow env` names it: textworld-express:simonsays
+    /// Begins with an environment that `flow env install` installs, by its name in `flow env`: textworld-express:simonsays
     #[arg(long, value_name = "NAME[:WORLD]", conflicts_with_all = ["game", "world", "program"])]
     env: Option<String>,
 }
@@ -177,7 +177,15 @@ fn program_text(path: &Path, program: &str, tasks: &Path) -> Result<String> {
 fn env_text(path: &Path, named: &str) -> Result<String> {
     let (env, world) = named.split_once(':').unwrap_or((named, ""));
     let Some(acts) = kind(env).and_then(|kind| kind.adapter).filter(|_| env != "program") else {
-        return Err(Error::Request(format!("`{env}` is no environment of the field")).help("`flow env` lists them"));
+        let (why, help) = match kind(env) {
+            Some(kind) if kind.adapter.is_none() => (
+                "is built in, and --env names one that `flow env install` installs",
+                "--game minesweeper or --game sokoban writes a pipeline; put another one's `env` and settings, which `flow ops tasks` has, into its `tasks`",
+            ),
+            Some(_) => ("is written by --program", "flow new FILE.yaml --program COMMAND --tasks FILE.jsonl"),
+            None => ("is no environment", "`flow env` lists those that can be installed"),
+        };
+        return Err(Error::Request(format!("`{env}` {why}")).help(help));
     };
     let given = if world.is_empty() { String::new() } else { format!(", world: {}", serde_json::json!(world)) };
     let label: String = named.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).take(32).collect();
@@ -292,6 +300,8 @@ mod tests {
             ];
             assert!(!marks.iter().any(|mark| text.contains(mark)), "{text}");
         }
+        let refused = |env: &str| env_text(Path::new("d.yaml"), env).unwrap_err().to_string();
+        assert!(refused("webshop").contains("is built in") && refused("program").contains("--program"));
         assert!(env_text(Path::new("d.yaml"), "nowhere").is_err() && program_text(Path::new("e.yaml"), " ", Path::new("t")).is_err());
     }
 

@@ -1,4 +1,4 @@
-//! How many tokens each node of a run computed for each one that there was to compute.
+//! How many tokens each node of a run computed per distinct token.
 
 use crate::log::Manifest;
 use serde_json::{json, Value};
@@ -25,7 +25,7 @@ impl TokenCounts {
     pub fn line(&self) -> Option<String> {
         let ratio = |(node, (computed, distinct)): (&String, &(f64, f64))| format!("{node} {:.2}", computed / distinct.max(1.0));
         let ratios: Vec<String> = self.0.iter().map(ratio).collect();
-        (!ratios.is_empty()).then(|| format!("tokens computed for each one there was to compute: {}", ratios.join(", ")))
+        (!ratios.is_empty()).then(|| format!("tokens computed per distinct token: {}", ratios.join(", ")))
     }
 
     /// By node: `computed` and `distinct`.
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn a_ratio_a_node_that_read_something() {
         let tokens = TokenCounts(BTreeMap::from([("rollout".into(), (150.0, 100.0)), ("update".into(), (21.0, 20.0))]));
-        assert_eq!(tokens.line().unwrap(), "tokens computed for each one there was to compute: rollout 1.50, update 1.05");
+        assert_eq!(tokens.line().unwrap(), "tokens computed per distinct token: rollout 1.50, update 1.05");
         assert_eq!(tokens.json()["update"], json!({ "computed": 21.0, "distinct": 20.0 }));
         assert_eq!(TokenCounts::default().line(), None);
     }

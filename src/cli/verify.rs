@@ -85,6 +85,9 @@ impl Workspace {
 
 impl VerifyArgs {
     pub fn run(self) -> CommandResult {
+        if !self.run.try_exists().map_err(Error::file(&self.run))? {
+            return Err(Error::Request(format!("there is no {}: name the folder of a run, or a bundle of one", self.run.display())));
+        }
         let workspace = Workspace::new()?;
         let (place, bundle) = (workspace.folder.path().join("run"), self.run.is_file());
         let root = if bundle { place.as_path() } else { self.run.as_path() };

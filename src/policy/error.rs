@@ -205,7 +205,10 @@ pub enum FileFault {
     UnknownTensor { tensor: String },
     #[error("the tokenizer has {tokens} tokens, the model {vocab}")]
     Vocabulary { tokens: usize, vocab: usize },
-    #[error("the model that it adapts isn't there: `{base}`; name it with `load`, and this folder with `adapter`")]
+    #[error(
+        "the model that it adapts isn't there: `{base}`, seen from the working folder; put the model there, or write a pipeline that names it with `load` and \
+         this folder with `adapter`"
+    )]
     NoBase { base: String },
     #[error("the sizes or the vocabulary aren't those of model `{model}`")]
     OtherModel { model: String },

@@ -71,7 +71,7 @@ pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, Result, RowFault, Unanswered, UpdateFault};
 pub use generate::weigh::ChoiceScores;
 pub use inspect::inspect;
-pub use model::adapter::is_adapter_folder as is_adapter;
+pub use model::adapter::{is_adapter_folder as is_adapter, separate_base};
 pub use model::description::Description;
 pub use model::export::{export, ExportKind};
 pub use model::saved::is_moments;

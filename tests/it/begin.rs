@@ -82,6 +82,9 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
     assert!(message.contains("there is no `runs/none/warmstart-sokoban` to load `actor` from"), "{message}");
     assert!(message.contains("make it: flow run pipelines/warmstart-sokoban.yaml --out runs/none/warmstart-sokoban"), "{message}");
     assert!(message.contains("--> --set models.actor.load:1:19"), "{message}");
+    let fetched =
+        fails(flow().args(["check", "pipelines/grpo-sokoban.yaml", "--set", "models.actor.load=runs/none/smollm2-135m-instruct"]));
+    assert!(fetched.contains("fetch it: flow model fetch smollm2-135m-instruct --out runs/none\n"), "{fetched}");
     let corridor = |command: &str| {
         let set = format!("nodes.tasks.with.command={command}");
         fails(flow().args(["check", "pipelines/process-corridor.yaml", "--set", &set]))

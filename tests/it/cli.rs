@@ -125,6 +125,15 @@ fn overrides_are_checked_like_the_file() {
 }
 
 #[test]
+fn a_key_of_the_pipeline_as_a_flag_has_a_tip() {
+    for (flag, tip) in [("--iterations", "--set iterations=N"), ("--seed", "--set seed=N")] {
+        let message = fails(flow().args(["run", "x.yaml", flag, "3"]));
+        assert!(message.contains(tip) && !message.contains("as a value"), "{message}");
+    }
+    assert!(!fails(flow().args(["view", "--iterations", "3"])).contains("--set"));
+}
+
+#[test]
 fn dry_run_makes_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");

@@ -54,6 +54,31 @@ fn runs_with_adapters_are_compared() {
     assert_eq!([equal(&one, &again), equal(&one, &other)], [serde_json::json!(true), serde_json::json!(false)]);
 }
 
+/// A run's adapter refers to the published model that it adapts, and so does its bundle.
+#[test]
+fn a_bundle_names_the_model_that_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (base, golden) = (folder.path().join("base"), Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/llama-tied"));
+    std::fs::create_dir(&base).unwrap();
+    for file in std::fs::read_dir(golden).unwrap().flatten() {
+        std::fs::copy(file.path(), base.join(file.file_name())).unwrap();
+    }
+    let model = format!("{{ load: {}, lora: {{ rank: 2, targets: [q_proj] }} }}", base.display());
+    let player = r#"max_turns: 2, decode: free, max_tokens: 6, prompt: "{{ observation }}\n{{ form }}""#;
+    let yaml = SMALL.replace("{ new: tiny, layers: 1, width: 32, heads: 2, kv_heads: 1 }", &model).replace("max_turns: 5", player);
+    assert!(yaml.contains(&model) && yaml.contains(player));
+    let run = trained(folder.path(), "run", &yaml, &["--set", "iterations=1"]);
+    let bundle = folder.path().join("run.tar");
+    let said = done(flow().arg("bundle").arg(&run).arg("--out").arg(&bundle));
+    assert!(said.contains(&format!("it lacks the model `{}`, whose adapter was trained\n", base.display())), "{said}");
+    let away = folder.path().join("away");
+    std::fs::rename(&base, &away).unwrap();
+    let said = fails(flow().arg("verify").arg(&bundle));
+    assert!(said.contains(&format!("isn't there: `{}`", base.display())) && said.contains("put the model there"), "{said}");
+    std::fs::rename(&away, &base).unwrap();
+    assert!(done(flow().arg("verify").arg(&bundle)).ends_with("every digit agrees\n"));
+}
+
 #[test]
 fn a_published_model_is_exported_with_and_without_its_adapter() {
     let folder = tempfile::tempdir().unwrap();

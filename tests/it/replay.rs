@@ -362,6 +362,15 @@ fn a_run_and_its_bundle_are_verified_digit_by_digit() {
     let [_, _, bundled] = with(part.strip_prefix(&run).unwrap().to_str().unwrap(), &|path| std::fs::write(path, "no rows").unwrap());
     assert!(bundled.contains("is damaged"), "{bundled}");
     assert!(done(flow().arg("verify").arg(&run)).ends_with("every digit agrees\n"));
+    let whole = std::fs::read(&bundle).unwrap();
+    for (length, fault) in [(0, "is empty"), (whole.len() / 2, "is cut off"), (whole.len() - 513, "is cut off")] {
+        std::fs::write(&bundle, &whole[..length]).unwrap();
+        let said = fails(flow().arg("verify").arg(&bundle));
+        assert!(said.contains(fault) && said.contains(": copy the bundle again"), "{length}: {said}");
+    }
+    std::fs::remove_file(&bundle).unwrap();
+    assert!(fails(flow().arg("verify").arg(&bundle)).contains("run.tar: name the folder of a run, or a bundle of one"));
+    assert!(fails(flow().arg("show").arg(folder.path().join("none"))).contains("none: name the folder of a run"));
     std::fs::write(&bundle, "no archive").unwrap();
     assert!(fails(flow().arg("verify").arg(&bundle)).contains("isn't a bundle of `flow bundle`"));
     // Where nothing but rollouts is logged, the weights are compared.

@@ -180,7 +180,7 @@ fn a_finished_run_says_where_its_time_went() {
     let printed = done(flow().arg("top").arg(&run));
     assert!(printed.contains(": finished, 3 of 3 iterations in ") && printed.contains("policy thread"), "{printed}");
     assert!(
-        printed.contains("\ntokens computed for each one there was to compute: reflect ") || printed.contains("to compute: rollout "),
+        printed.contains("\ntokens computed per distinct token: reflect ") || printed.contains("distinct token: rollout "),
         "{printed}"
     );
     for name in ["rollout", "update"] {

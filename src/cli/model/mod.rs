@@ -4,6 +4,8 @@ mod export;
 mod fetch;
 mod show;
 
+pub use fetch::PUBLISHED;
+
 use super::candidates::candidate;
 use super::output::CommandResult;
 use clap::{Args, Subcommand};

@@ -87,6 +87,12 @@ pub fn is_adapter_folder(folder: &Path) -> bool {
     folder.join(CONFIG).exists()
 }
 
+/// The model that the adapter in `folder` is of, as its configuration names it; none if the folder has that model, too.
+pub fn separate_base(folder: &Path) -> Option<String> {
+    let config: PeftConfig = read(&folder.join(CONFIG)).ok()?;
+    config.base_model_name_or_path.filter(|_| !folder.join(saved::CONFIG).exists())
+}
+
 /// An adapter as it lies on disk: all but its tensors.
 pub struct StoredAdapter {
     folder: PathBuf,
