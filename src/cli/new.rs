@@ -42,11 +42,11 @@ const TEMPLATE: &str = include_str!("new.yaml");
 const WORLD: &str = include_str!("new-world.yaml");
 const MODEL: &str = include_str!("new-model.yaml");
 
-/// How a published model acts, by what its world takes.
+/// How a published model acts, for each kind of world.
 const CHOOSES: &str = r#"  # It chooses among the actions that the world lists. `decode: free` lets it write them.
   player: { model: actor, max_turns: 20, prompt: "{{ observation }}\nWhat do you do?" }
 "#;
-const WRITES: &str = r#"  # The whole of what it writes is the action (`answer: []`), for at most four turns, of so many tokens each.
+const WRITES: &str = r#"  # Its whole answer is the action (`answer: []`): at most four turns, of so many tokens each.
   player: { model: actor, decode: free, answer: [], max_turns: 4, max_tokens: 32, prompt: "{{ rules }}\n{{ observation }}" }
 "#;
 const ANSWERS: &str = "  # Its answers are read as they are: at most so many an episode, of so many tokens each.
@@ -183,7 +183,7 @@ fn env_text(path: &Path, named: &str) -> Result<String> {
                 "--game minesweeper or --game sokoban writes a pipeline; put another one's `env` and settings, which `flow ops tasks` has, into its `tasks`",
             ),
             Some(_) => ("is written by --program", "flow new FILE.yaml --program COMMAND --tasks FILE.jsonl"),
-            None => ("is no environment", "`flow env` lists those that can be installed"),
+            None => ("is no environment", "`flow env` lists the environments"),
         };
         return Err(Error::Request(format!("`{env}` {why}")).help(help));
     };

@@ -138,7 +138,9 @@ fn an_agent_is_trained_as_its_page_says() {
     let own = ["my-agent.yaml", "team.yaml", "team.py"];
     for file in own {
         let block = all.iter().find(|(_, block)| block.starts_with(&format!("# {file}\n"))).unwrap().1;
-        let small = block.replace("load: models/smollm2-135m-instruct", "new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1");
+        let tiny = "new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1";
+        let small = ["load: models/smollm2-135m-instruct, base: int8", "load: models/smollm2-135m-instruct"];
+        let small = small.iter().fold(block.to_owned(), |text, published| text.replace(published, tiny));
         assert!(file.ends_with(".py") || small != block, "{file}");
         std::fs::write(folder.path().join(file), small).unwrap();
     }
