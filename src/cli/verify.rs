@@ -60,8 +60,9 @@ impl Workspace {
             }
             // Held until the process ends, so that no replay begins any more.
             let mut replay = replay.lock();
-            let _ = replay.as_mut().map(|child| child.kill().and_then(|()| child.wait())); // it may have ended
-                                                                                           // A file that is being unpacked may come to be meanwhile.
+            // It may have ended.
+            let _ = replay.as_mut().map(|child| child.kill().and_then(|()| child.wait()));
+            // A file that is being unpacked may come to be meanwhile.
             (0..REMOVALS).find(|_| fs::remove_dir_all(&folder).is_ok());
             end_process(130)
         };
