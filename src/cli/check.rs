@@ -8,7 +8,7 @@ use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::promise::Promise;
 use super::show_prompt::prompts;
-use crate::env::process::ProcessSettings;
+use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::{Node, Pipeline, Role};
 use crate::policy::{is_adapter, DeviceChoice, FoundDevice};
@@ -70,19 +70,11 @@ fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
 }
 
 /// What the program of the node `tasks` reports about itself once it has been started.
-///
-/// # Errors
-/// If it doesn't start, or lists no actions where an agent chooses among them.
-fn program_summary(pipeline: &Pipeline, tasks: &Node, program: &ProcessSettings) -> Result<String, Error> {
-    let hello = program.greet().map_err(EnvError::from)?;
-    let (split, items) = program.items(&hello).map_err(EnvError::from)?;
+fn program_summary(pipeline: &Pipeline, tasks: &Node, program: &ProcessSettings) -> Result<String, ProcessError> {
+    let hello = program.greet()?;
+    let (split, items) = program.items(&hello)?;
     let fed = |node: &&Node| node.inputs.iter().any(|input| input.from == tasks.id);
     let chooses = |node: &&Node| ops::play(node).is_some_and(|play| play.agent.decode == Decode::Constrained);
-    if let Some(node) = pipeline.all().filter(fed).find(chooses).filter(|_| !hello.actions && !program.calls) {
-        let message =
-            format!("`{}` chooses among the actions that the world lists, and the process `{}` lists none", node.id, program.name);
-        return Err(Error::Request(message).help("give its agent `decode: free`, with `answer: []` where the whole response is the action"));
-    }
     let plural = |count: u64, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
     let mut text = format!("  the process `{}` says hello", program.name);
     if !hello.world.is_empty() {
@@ -99,6 +91,14 @@ fn program_summary(pipeline: &Pipeline, tasks: &Node, program: &ProcessSettings)
         (false, true) => "; it lists no actions and has an expert\n",
         (false, false) => "; it lists no actions and has no expert\n",
     };
+    // A process may ask the policy by calls, which it doesn't say beforehand.
+    if let Some(node) = pipeline.all().filter(fed).find(chooses).filter(|_| !hello.actions && !program.calls) {
+        text += &format!(
+            "  {}: it chooses among listed actions, and none are listed: unless the process asks by calls, give its agent\n",
+            node.id
+        );
+        text += "    `decode: free`, with `answer: []` where the whole response is the action\n";
+    }
     Ok(text)
 }
 
@@ -141,7 +141,7 @@ impl CheckArgs {
                         }
                     }
                     Ok(_) => {}
-                    Err(error) => mute.push(error.at(path.display())),
+                    Err(error) => mute.push(Error::from(EnvError::from(error)).at(path.display())),
                 },
                 Err(diagnostics) => {
                     if self.format == OutputFormat::Text {
