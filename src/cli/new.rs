@@ -46,10 +46,10 @@ const MODEL: &str = include_str!("new-model.yaml");
 const CHOOSES: &str = r#"  # It chooses among the actions that the world lists. `decode: free` lets it write them.
   player: { model: actor, max_turns: 20, prompt: "{{ observation }}\nWhat do you do?" }
 "#;
-const WRITES: &str = r#"  # Its whole answer is the action (`answer: []`): at most four turns, of so many tokens each.
+const WRITES: &str = r#"  # Its whole answer is the action (`answer: []`): at most 4 turns, of at most 32 tokens each.
   player: { model: actor, decode: free, answer: [], max_turns: 4, max_tokens: 32, prompt: "{{ rules }}\n{{ observation }}" }
 "#;
-const ANSWERS: &str = "  # Its answers are read as they are: at most so many an episode, of so many tokens each.
+const ANSWERS: &str = "  # Its answers are read as they are: at most 16 an episode, of at most 256 tokens each.
   player: { model: actor, max_turns: 16, max_tokens: 256 }
 ";
 
