@@ -10,6 +10,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from .attention import Attention
+
 # A critic's head, as flow's files have it; here it takes the place of the model's output matrix.
 VALUE_HEAD = "value_head.weight"
 CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
@@ -37,6 +39,36 @@ def module_name(model, module):
     return next(name for name, own in model.named_modules() if own is module)
 
 
+class Masters:
+    """The trained parameters of a model that computes in bf16, in f32: they take the gradient's sum, and learn."""
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.copies = [torch.nn.Parameter(p.detach().float()) for p in parameters]
+        self.by_parameter = dict(zip(parameters, self.copies))
+
+    def of(self, parameter):
+        return self.by_parameter.get(parameter, parameter)
+
+    @torch.no_grad()
+    def collect(self):
+        """Adds the gradients of the last way back to the sums."""
+        both = [(p, copy) for p, copy in zip(self.parameters, self.copies) if p.grad is not None]
+        fresh = [copy for _, copy in both if copy.grad is None]
+        for copy in fresh:
+            copy.grad = torch.zeros_like(copy)
+        if both:
+            torch._foreach_add_([copy.grad for _, copy in both], [p.grad.float() for p, _ in both])
+        for p, _ in both:
+            p.grad = None
+
+    @torch.no_grad()
+    def publish(self):
+        """Has the model compute with the copies as they are now."""
+        if self.copies:
+            torch._foreach_copy_(self.parameters, self.copies)
+
+
 class States(torch.nn.Module):
     """Stands in for the blocks of a model, so that its own head computes the logits of states that are there already."""
 
@@ -54,14 +86,29 @@ class Net(torch.nn.Module):
         self.learns_adapter = bool(ask.get("adapter") or ask.get("lora"))
         self.values = ask.get("head") == "value"
         self.head_states = [States()]  # in a list, so that it is no submodule
+        self.logits_at_once = 1 << 24
         self.net = self.made()
+        self.config = self.base().config.get_text_config()
+        self.attention("sdpa")
+
+    def attention(self, name):
+        """Has all layers attend by this function of transformers' interface; whether they do."""
         base = self.base()
-        if ask["gradient_checkpointing"]:
-            enable = getattr(base, "activation_checkpointing_enable", base.gradient_checkpointing_enable)
-            enable({"use_reentrant": False})
-            if self.learns_adapter:
-                base.enable_input_require_grads()
-        self.config = base.config.get_text_config()
+        try:
+            base.set_attn_implementation(name)
+        except (ValueError, NotImplementedError):
+            return False
+        return all(part._attn_implementation == name for part in (base.config, base.config.get_text_config()))
+
+    def checkpointing(self, on):
+        """Whether blocks keep their inputs alone, and compute the rest again on the way back."""
+        base = self.base()
+        if not on:
+            return
+        enable = getattr(base, "activation_checkpointing_enable", base.gradient_checkpointing_enable)
+        enable({"use_reentrant": False})
+        if self.learns_adapter:
+            base.enable_input_require_grads()
 
     def base(self):
         return self.net.get_base_model() if self.learns_adapter else self.net
@@ -122,10 +169,15 @@ class Net(torch.nn.Module):
         )
 
     def shard(self, mesh):
-        """Over the ranks of `mesh`. One rank that computes in f32 needs none of it."""
-        self.sharded = mesh.size() > 1 or self.bf16
+        """Over the ranks of `mesh`. One rank needs none of it: where it computes in bf16, what is trained has a copy in f32, which learns."""
+        self.sharded = mesh.size() > 1
+        self.masters = Masters([])
         if not self.sharded:
             self.to(self.device)
+            if self.bf16:
+                self.masters = Masters([p for p in self.parameters() if p.requires_grad])
+                for p in self.parameters():
+                    p.data = p.data.to(torch.bfloat16)
             return self
         weights = {name: p.detach() for name, p in self.state_dict().items()} if dist.get_rank() == 0 else {}
         blocks = set(getattr(self.base(), "_no_split_modules", None) or [])
@@ -144,7 +196,7 @@ class Net(torch.nn.Module):
 
     def trained(self):
         """The parameters that learn, by the names that a file has them under."""
-        named = ((name.removeprefix("net."), p) for name, p in self.named_parameters() if p.requires_grad)
+        named = ((name.removeprefix("net."), self.masters.of(p)) for name, p in self.named_parameters() if p.requires_grad)
         return {self.name_in_file(name.replace(".default.", ".")): p for name, p in named}
 
     def name_in_file(self, name):
@@ -152,18 +204,24 @@ class Net(torch.nn.Module):
         head = self.values and module_name(self.base(), self.base().get_output_embeddings()) + ".weight"
         return name.removesuffix(head) + VALUE_HEAD if head and (name == head or name.endswith("." + head)) else name
 
-    def forward(self, ids, at, token, temperature, mask, entropy, learns):
+    def forward(self, batch, entropy, learns):
         """Of each choice its log-probability, the entropy, the slope and, where the loss has an entropy in it, cross and square: [5, choices]."""
-        states = getattr(self.base(), self.base().base_model_prefix)(input_ids=ids, use_cache=False).last_hidden_state
-        states = states.reshape(-1, states.shape[-1])[at]
-        # 64 MB of logits at a time, which are computed again on the way back.
-        size = max(1, (1 << 24) // self.vocabulary)
+        states = self.states(batch)[batch.at]
+        # A part of the logits at a time, which are computed again on the way back.
+        size = max(1, self.logits_at_once // self.vocabulary)
         parts = []
-        for i in range(0, len(at), size):
+        for i in range(0, len(batch.at), size):
             part = slice(i, i + size)
-            own = (states[part], token[part], temperature[part], None if mask is None else mask[part], entropy)
+            own = (states[part], batch.token[part], batch.temperature[part], batch.restricted(i, i + size), entropy)
             parts.append(checkpoint(self.figures, *own, use_reentrant=False) if learns else self.figures(*own))
         return torch.cat(parts, 1)
+
+    def states(self, batch):
+        """The last states of all tokens that a batch computes, `[tokens, width]`."""
+        options = {} if batch.positions is None else {"position_ids": batch.positions}
+        Attention.segments = batch.segments
+        states = getattr(self.base(), self.base().base_model_prefix)(input_ids=batch.ids, use_cache=False, **options).last_hidden_state
+        return states.reshape(-1, states.shape[-1])
 
     def logits(self, states):
         """By the model's own head, whatever it does beside its matrix, of states `[n, width]`."""
@@ -183,7 +241,7 @@ class Net(torch.nn.Module):
             return torch.stack([value, *torch.tensor([0.0, 1.0, 0.0, 0.0], device=value.device)[:, None].expand(4, len(value))])
         logits = self.logits(states).float()[:, : self.vocabulary] / temperature[:, None]
         if mask is not None:
-            logits = logits + mask.to(logits.device)
+            logits = logits + self.forbidden(mask, logits)
         logs = torch.log_softmax(logits, -1)
         chosen = logs.gather(1, token[:, None])[:, 0]
         with contextlib.nullcontext() if entropy else torch.no_grad():
@@ -199,6 +257,13 @@ class Net(torch.nn.Module):
                 cross = (bends.gather(1, token[:, None])[:, 0] - mean) / temperature
                 square = bends.square().sum(-1)
         return torch.stack([chosen, entropies, slopes, cross, square])
+
+    def forbidden(self, mask, logits):
+        """Added to logits: minus infinity on tokens that weren't allowed, where a choice was restricted."""
+        rows, tokens = mask
+        added = torch.zeros_like(logits)
+        added[rows.unique()] = -1e30
+        return added.index_put_((rows, tokens), torch.zeros((), device=logits.device))
 
     @torch.no_grad()
     def check(self, ids):
@@ -261,4 +326,7 @@ class Net(torch.nn.Module):
         if self.sharded:
             set_model_state_dict(self, weights, options=options)
         else:
+            own = dict(self.named_parameters())
+            for name in set(weights) & set(own):
+                self.masters.of(own[name]).copy_(weights[name])
             self.load_state_dict(weights, strict=False)

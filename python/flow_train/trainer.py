@@ -5,7 +5,12 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter, load, save
 from torch.distributed.device_mesh import init_device_mesh
 
+from .attention import Attention
+from .clock import Clock
+from .layout import Batch, Layout
+from .memory import Memory
 from .net import Net
+from .probe import Probe
 from .rows import Rows
 
 MOMENTS = {"first": "exp_avg", "second": "exp_avg_sq"}
@@ -16,6 +21,9 @@ class Trainer:
         self.rank, self.ranks, self.device = dist.get_rank(), dist.get_world_size(), device
         self.net = self.optimizer = None
         self.traced, self.start, self.decays = [], None, None
+        self.clock = Clock(device)
+        self.layout = self.cost = None
+        self.steps = 0
 
     def answer(self, message, payload):
         """The answer to a request, and its payload."""
@@ -24,18 +32,28 @@ class Trainer:
             raise ValueError(f"`{name}` isn't what is to be asked now")
         return getattr(self, name)(message, payload)
 
+    def waited(self, request, seconds):
+        """It waited so long for a request: in the middle of an update it counts as a part of it."""
+        if request in ("trace", "back", "step"):
+            self.clock.add("idle", seconds)
+
     def open(self, message, _):
         self.net = Net(message, self.device).shard(init_device_mesh(self.device.type, (self.ranks,)))
-        self.tokens = message["tokens"]
+        self.tokens, self.seed = message["tokens"], message["seed"]
+        self.checkpointing, self.wanted = message.get("gradient_checkpointing"), Layout(message.get("layout") or "tree")
         self.opened = self.folder = message.get("adapter") or message["base"]
         trained = self.net.trained()
-        self.optimizer = torch.optim.AdamW(trained.values(), lr=0.0)
+        self.optimizer = torch.optim.AdamW(trained.values(), lr=0.0, fused=True if self.device.type == "cuda" and not self.net.sharded else None)
         if self.net.learns_adapter:
             self.start = [local(p).detach().clone() for p in trained.values()]
         # Through `forward`, so that the parameters are there; on a GPU FSDP2 breaks at a call without arguments.
         check, self.net.forward = self.net.forward, self.net.check
         self.net(torch.arange(8, device=self.device)[None] % self.net.vocabulary)
         self.net.forward = check
+        self.memory = Memory(self.device, [local(p) for p in trained.values()])
+        if self.device.type == "cuda":
+            # Larger parts of the logits, for fewer kernels: 1 GB where there is room.
+            self.net.logits_at_once = int(min(1 << 28, max(1 << 24, self.memory.budget / 64)))
         config = self.net.config
         return {
             "model": type(self.net.base()).__name__,
@@ -49,45 +67,94 @@ class Trainer:
         }, b""
 
     def zero(self, *_):
-        """Forgets what was traced and the gradient."""
+        """Forgets what was traced and the gradient: a step begins."""
         self.traced = []
         self.optimizer.zero_grad()
         return {}, b""
 
     def trace(self, message, payload):
         rows, learns, entropy = Rows(message, payload), message["gradient"], message["entropy"]
-        figures = torch.zeros(5, rows.count)
-        self.traced = []
+        if self.layout is None:
+            self.choose(rows)
+        figures = torch.zeros(5, rows.count, device=self.device)
+        if learns:
+            self.traced = []
+        shares = rows.batches(self.ranks, self.tokens, self.layout)
+        most = [max(rows.computed(share[i], self.layout) for share in shares) for i in range(len(shares[0]))]
+        kept = self.memory.kept(most, self.cost) if learns else 0
         with self.reference() if message["reference"] else torch.set_grad_enabled(learns):
             self.net.train(learns)
-            for which in rows.batches(self.ranks, self.tokens)[self.rank]:
-                ids, choices, at = rows.batch(which, self.device)
-                if len(choices):
-                    token, temperature = rows.token[choices].long(), rows.temperature[choices]
-                    mask = rows.mask(choices, self.net.vocabulary)
-                else:
-                    at, token, temperature, mask = torch.zeros(1, dtype=torch.long), torch.zeros(1, dtype=torch.long), torch.ones(1), None
-                out = self.net(ids, at.to(self.device), token.to(self.device), temperature.to(self.device), mask, entropy, learns)
-                figures[:, choices] = out.detach()[:, : len(choices)].cpu()
+            for number, which in enumerate(shares[self.rank]):
+                with self.clock.part("forward"):
+                    batch, keeps = Batch(rows, which, self.layout, self.device), number < kept
+                    with torch.set_grad_enabled(keeps):
+                        out = self.drawn(number, batch, entropy, keeps)
+                    figures[:, torch.as_tensor(batch.choices, device=self.device)] = out.detach()[:, : len(batch.choices)]
                 if learns:
-                    self.traced.append((out, choices))
-        # Each choice is one rank's, so the others add zeros.
-        dist.reduce(figures, 0)
-        return {}, figures[: 5 if entropy else 3].contiguous().numpy().tobytes()
+                    self.traced.append((number, batch, out if keeps else None))
+        with self.clock.part("forward"):
+            figures = figures.cpu()
+        if self.ranks > 1:
+            # Each choice is one rank's, so the others add zeros.
+            dist.reduce(figures, 0)
+        computed = sum(rows.computed(which, self.layout) for share in shares for which in share)
+        return {"computed": computed, "layout": self.layout.name}, figures[: 5 if entropy else 3].contiguous().numpy().tobytes()
+
+    def drawn(self, number, batch, entropy, learns):
+        """The figures of a batch. Where an adapter has dropout the batch draws the same masks each time that it is computed in this step."""
+        if self.net.training:
+            torch.manual_seed(hash((self.seed, self.steps, number, self.rank)) & (2**63 - 1))
+        return self.net(batch, entropy, learns)
+
+    def choose(self, rows):
+        """Checks on rows of this run that tokens side by side get the states that they get alone, and decides what is kept for the way back."""
+        probe = Probe(self.net, rows, self.device)
+        self.layout = self.wanted
+        if not self.layout.padded and not probe.holds(self.layout):
+            self.layout = Layout("padded")
+        if self.layout.padded:
+            self.net.attention("sdpa")
+        if self.rank == 0 and self.layout.name != self.wanted.name:
+            print(f"flow_train: {type(self.net.base()).__name__} isn't computed as `{self.wanted.name}` but padded: {probe.why}", flush=True)
+        self.net.train()
+        whole = self.memory.cost(lambda: probe.states(self.layout, probe.rows), probe.rows.computed(probe.rows.leaves, self.layout))
+        # One block's input a layer and token.
+        cut = 2 * (self.net.config.num_hidden_layers + 1) * self.net.config.hidden_size * (1 if self.net.bf16 else 2)
+        if self.checkpointing is None:
+            self.checkpointing = whole * self.tokens > self.memory.budget
+        self.net.checkpointing(self.checkpointing)
+        self.cost = cut if self.checkpointing else whole
 
     def back(self, message, payload):
-        by = torch.frombuffer(bytearray(payload), dtype=torch.float32).view(message["entropy"] + 1, -1)
+        by = torch.frombuffer(bytearray(payload), dtype=torch.float32).view(message["entropy"] + 1, -1).to(self.device)
+        # FSDP takes the mean over the ranks, and the loss is a sum over them.
+        by = by * (self.ranks if self.net.sharded else 1)
         # Graphs go as they came, the last one first, so that each is let go as soon as it is done with.
         while self.traced:
-            out, choices = self.traced.pop()
-            weights = torch.zeros(5, out.shape[1])
-            # FSDP takes the mean over the ranks, and the loss is a sum over them.
-            weights[: len(by), : len(choices)] = by[:, choices] * (self.ranks if self.net.sharded else 1)
-            out.backward(weights.to(out.device))
+            number, batch, out = self.traced.pop()
+            with self.clock.part("backward"):
+                if out is None:
+                    with torch.enable_grad():
+                        out = self.drawn(number, batch, bool(message["entropy"]), True)
+                weights = torch.zeros(5, out.shape[1], device=self.device)
+                weights[: len(by), : len(batch.choices)] = by[:, torch.as_tensor(batch.choices, device=self.device)]
+                # Blocks that are computed again attend as this batch does.
+                Attention.segments = batch.segments
+                out.backward(weights)
+                self.net.masters.collect()
         return {}, b""
 
     @torch.no_grad()
     def step(self, message, _):
+        with self.clock.part("optimizer"):
+            answer = self.stepped(message)
+        seconds = self.clock.read()
+        if self.device.type == "cuda":
+            answer["peak_bytes"] = torch.cuda.max_memory_allocated(self.device)
+            torch.cuda.reset_peak_memory_stats(self.device)
+        return {**answer, "seconds": seconds}, b""
+
+    def stepped(self, message):
         named = self.net.trained()
         for p in named.values():
             if p.grad is None:
@@ -103,13 +170,15 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group.update(lr=message["lr"], betas=tuple(message["betas"]), eps=message["eps"])
             self.optimizer.step()
+            self.net.masters.publish()
+            self.steps += 1
             finite = self.norm(list(named.values())) < float("inf")
         self.optimizer.zero_grad()
-        return {"grad_norm": norm if norm == norm and norm != float("inf") else None, "finite": finite}, b""
+        return {"grad_norm": norm if norm == norm and norm != float("inf") else None, "finite": finite}
 
     def norm(self, tensors):
-        """The Euclidean norm over all ranks, in double precision."""
-        square = torch.stack([local(t).double().square().sum() for t in tensors]).sum().cpu()
+        """The Euclidean norm over all ranks, summed in double precision over the tensors' own norms."""
+        square = torch.stack(torch._foreach_norm([local(t) for t in tensors])).double().square().sum().cpu()
         if self.net.sharded:
             dist.all_reduce(square)
         return square.sqrt().item()
@@ -136,7 +205,7 @@ class Trainer:
             if self.folder != self.opened or self.decays is not None:
                 self.net.load(self.opened)
             self.start = [local(p).clone() for p in trained]
-        return Swapped(list(trained), self.start, now)
+        return Swapped(self.net, list(trained), self.start, now)
 
     # On disk.
 
@@ -156,9 +225,9 @@ class Trainer:
         return self.export(message, None)
 
     def written(self, message):
-        """Once every rank has written, rank 0 sees to it that all of it is on the disk."""
+        """Once every rank has written, rank 0 sees to it that what a run keeps is on the disk."""
         dist.barrier()
-        if self.rank == 0:
+        if self.rank == 0 and message["request"] == "save":
             for path in pathlib.Path(message["folder"]).rglob("*"):
                 descriptor = os.open(path, os.O_RDONLY)
                 os.fsync(descriptor)
@@ -170,7 +239,7 @@ class Trainer:
         folder, steps = message["folder"], message["steps"]
         self.zero()
         self.net.load(folder)
-        self.folder = folder
+        self.folder, self.steps = folder, steps
         self.optimizer.state.clear()
         if steps:
             for p in self.net.trained().values():
@@ -181,13 +250,16 @@ class Trainer:
 
 
 class Swapped:
-    def __init__(self, parameters, weights, back):
-        self.parameters, self.weights, self.back = parameters, weights, back
+    """The weights of a model are others for a while."""
+
+    def __init__(self, net, parameters, weights, back):
+        self.net, self.parameters, self.weights, self.back = net, parameters, weights, back
 
     def put(self, weights):
         with torch.no_grad():
             for p, tensor in zip(self.parameters, weights):
                 local(p).copy_(tensor)
+            self.net.masters.publish()
 
     def __enter__(self):
         self.put(self.weights)

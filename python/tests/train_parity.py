@@ -28,10 +28,41 @@ def tiny(folder):
     return folder
 
 
+def mixing(folder):
+    """An LFM2, whose convolutions read the tokens before."""
+    from transformers import Lfm2Config, Lfm2ForCausalLM
+
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, layer_types=["conv", "full_attention"])
+    net = Lfm2ForCausalLM(Lfm2Config(vocab_size=320, max_position_embeddings=256, **sizes))
+    for name, p in net.named_parameters():
+        if ".conv." in name:
+            p.data *= 5
+    net.save_pretrained(folder)
+    return folder
+
+
 def rows():
     g = torch.Generator().manual_seed(1)
     lengths = torch.randint(2, 24, (9, 2), generator=g).tolist()
     return [tuple(torch.randint(3, 290, (n,), generator=g).tolist() for n in both) for both in lengths]
+
+
+def conversations():
+    """Rows that begin with one another as those of agents do: two tasks, two episodes each, three turns an episode, some turns twice."""
+    g = torch.Generator().manual_seed(3)
+    draw = lambda n: torch.randint(3, 290, (n,), generator=g).tolist()
+    made = []
+    for _ in range(2):
+        task = draw(11)
+        for _ in range(2):
+            seen = list(task)
+            for turn in range(3):
+                answer = draw(4 + turn)
+                made.append((list(seen), answer))
+                seen += answer + draw(3)
+        made.append((list(task), draw(5)))
+    return made + made[1:3]
 
 
 class Plain:
@@ -127,6 +158,74 @@ class Parity(unittest.TestCase):
             self.assertAlmostEqual(elsewhere(other, own, loss_of)[1]["grad_norm"], expected[0]["grad_norm"], places=4)
             self.assertLess((other.trace(own, gradient=False)[0] - expected[1][0]).abs().max().item(), 2e-5)
             other.close()
+
+    def layouts(self, ranks, adapted, kind=tiny):
+        """However rows lie beside one another and whatever is kept of them, a step ends with the same weights, and tells how much it read."""
+        rows, ended = conversations(), {}
+        distinct = len({tuple([*p, *r[:-1]][: i + 1]) for p, r in rows for i in range(len(p) + len(r) - 1)})
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            base = kind(folder / "base")
+            plain = None
+            ways = [(layout, checkpointing, None) for layout in ("padded", "packed", "tree") for checkpointing in (True, False)]
+            for layout, checkpointing, budget in [*ways, ("tree", None, None), ("tree", False, 0), ("padded", True, 0)]:
+                client = Client(ranks, budget=budget)
+                lora = dict(rank=4, alpha=8.0, dropout=0.0, targets=["all-linear"]) if adapted else None
+                client.open(base, lora=lora, layout=layout, gradient_checkpointing=checkpointing, tokens=400 // ranks if budget is None else 60)
+                if plain is None:
+                    (folder / "start").mkdir()
+                    client.ask("export", folder=str(folder / "start"), version=0)
+                    plain = Plain(base, folder / "start" if adapted else None)
+                    acted = plain.figures(rows)[0].detach() + 0.1
+                    advantage = torch.randn(len(acted), generator=torch.Generator().manual_seed(2))
+                    figures = plain.figures(rows, 0.8)
+                    leaves = [f.detach().clone().requires_grad_() for f in figures]
+                    norm = plain.step(figures, torch.autograd.grad(loss(*leaves, acted, advantage), leaves))
+                    wanted = {n.replace(".default", ""): p for n, p in plain.net.named_parameters() if p.requires_grad}
+                found, stepped = elsewhere(client, rows, lambda *both: loss(*both, acted, advantage))
+                case = f"{layout}, checkpointing {checkpointing}, budget {budget}, {ranks} ranks"
+                self.assertEqual(client.traced["layout"], layout, case)
+                for ours, theirs in zip(found, figures):
+                    self.assertLess((ours - theirs).abs().max().item(), 2e-5, case)
+                self.assertAlmostEqual(stepped["grad_norm"], norm, places=4, msg=case)
+                self.assertGreater(stepped["seconds"]["backward"], 0)
+                to = folder / f"saved-{len(ended)}"
+                to.mkdir()
+                client.ask("export", folder=str(to), version=1)
+                saved = load_file(to / ("adapter_model.safetensors" if adapted else "model.safetensors"))
+                ended[case] = max((saved[n] - wanted[n]).abs().max().item() for n in saved)
+                self.assertLess(ended[case], 1e-5, case)
+                if layout == "tree" and budget is None:
+                    self.assertLessEqual(client.traced["computed"], (1.05 if ranks == 1 else 1.2) * distinct, case)
+                if layout == "packed":
+                    self.assertGreater(client.traced["computed"], 1.3 * distinct)
+                self.assertEqual(client.close(), 0)
+        print(f"{ranks} ranks, {'an adapter' if adapted else 'whole'}: weights differ by at most {max(ended.values()):.1e}", file=sys.stderr)
+
+    def test_layouts_whole(self):
+        self.layouts(1, False)
+
+    def test_layouts_by_an_adapter(self):
+        self.layouts(1, True)
+
+    @two_ranks
+    def test_layouts_on_two_ranks(self):
+        self.layouts(2, False)
+
+    @two_ranks
+    def test_layouts_by_an_adapter_on_two_ranks(self):
+        self.layouts(2, True)
+
+    def test_layers_that_mix_tokens_are_padded(self):
+        """A model whose convolutions run over tokens that lie side by side isn't computed so."""
+        with tempfile.TemporaryDirectory() as folder:
+            base = mixing(pathlib.Path(folder) / "base")
+            client, rows = Client(1), conversations()
+            client.open(base)
+            found = client.trace(rows, gradient=False)[0]
+            self.assertEqual(client.traced["layout"], "padded")
+            self.assertLess((found - Plain(base).figures(rows)[0]).abs().max().item(), 2e-5)
+            client.close()
 
     def test_whole_on_one_rank(self):
         self.check(1, False)

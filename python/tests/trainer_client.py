@@ -8,9 +8,11 @@ PYTHON = pathlib.Path(__file__).parent.parent
 class Client:
     """A trainer of so many ranks, started here."""
 
-    def __init__(self, ranks, python=sys.executable, threads=1):
+    def __init__(self, ranks, python=sys.executable, threads=1, budget=None):
         server = socket.create_server(("127.0.0.1", 0))
         environment = {**os.environ, "PYTHONPATH": str(PYTHON), "FLOW_TRAIN_SECRET": "s", "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+        if budget is not None:
+            environment["FLOW_TRAIN_BUDGET"] = str(budget)
         command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m", "flow_train"]
         self.process = subprocess.Popen([*command, "--connect", f"127.0.0.1:{server.getsockname()[1]}", "--device", os.environ.get("FLOW_TRAIN_DEVICE", "cpu")], env=environment)
         server.settimeout(120)
@@ -44,7 +46,7 @@ class Client:
         if allowed:
             fields["allowed"] = [len(a) for a in allowed]
             payload += struct.pack(f"<{sum(map(len, allowed))}I", *[x for a in allowed for x in a])
-        self.ask("trace", payload, sequences=[len(s) for s in sequences], choices=len(at), gradient=gradient, entropy=entropy, reference=reference, **fields)
+        self.traced = self.ask("trace", payload, sequences=[len(s) for s in sequences], choices=len(at), gradient=gradient, entropy=entropy, reference=reference, **fields)
         return torch.frombuffer(bytearray(self.payload), dtype=torch.float32).view(5 if entropy else 3, -1)
 
     def back(self, *by):

@@ -16,6 +16,7 @@ use crate::seed::{mix, text};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 use timely::dataflow::Scope;
@@ -178,9 +179,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             }
             let explained = explained(&examples, settings.objective);
             outcome.record(&which, &policy.update(&model, examples, &settings).map_err(named)?);
-            outcome.figures.extend(explained.map(|share| ("explained_variance", share)));
+            outcome.figures.extend(explained.map(|share| ("explained_variance".into(), share)));
             // A critic has neither.
-            outcome.figures.retain(|(name, _)| settings.objective != Objective::Value || !["kl", "entropy"].contains(name));
+            outcome.figures.retain(|(name, _)| settings.objective != Objective::Value || !["kl", "entropy"].contains(&&**name));
         }
         // Every process has now made the same weights and seen the same of the rows: one tells.
         if !first {
@@ -192,11 +193,13 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             // An update without rows passes on the version before it, which may not be saved yet.
             if version > newest || !folder.exists() {
                 run.in_place()?;
+                let start = Instant::now();
                 policy.save(&model, &folder)?;
+                outcome.figures.push(("save_seconds".into(), start.elapsed().as_secs_f64()));
                 shared.saved(iteration, run.weights_at(&id, &model, version)?);
             }
         }
-        for (name, value) in outcome.figures.iter().chain(&[("seconds", start.elapsed().as_secs_f64())]) {
+        for (name, value) in outcome.figures.iter().chain(&[("seconds".into(), start.elapsed().as_secs_f64())]) {
             shared.measure(iteration, &id, name, *value);
         }
         Ok(vec![outcome.rows(&rows, token_figures)?])
@@ -232,7 +235,7 @@ struct UpdateOutcome {
     reports: Vec<RowReport>,
     tokens: Vec<TokenFigures>,
     version: u64,
-    figures: Vec<(&'static str, f64)>,
+    figures: Vec<(Cow<'static, str>, f64)>,
 }
 
 impl UpdateOutcome {
@@ -244,7 +247,7 @@ impl UpdateOutcome {
             tips: vec!["none"; used.len()],
             used,
             version,
-            figures: vec![("rows", 0.0)],
+            figures: vec![("rows".into(), 0.0)],
         }
     }
 
@@ -267,7 +270,7 @@ impl UpdateOutcome {
             return;
         }
         self.version = report.version;
-        self.figures = vec![
+        self.figures = [
             ("loss", report.loss),
             ("kl", report.kl),
             ("entropy", report.entropy),
@@ -278,8 +281,11 @@ impl UpdateOutcome {
             (tokens::COMPUTED, report.computed as f64),
             (tokens::DISTINCT, report.distinct as f64),
             ("rows", count as f64),
-        ];
-        self.figures.extend(report.gap.map(|gap| ("logprob_gap", gap)));
+        ]
+        .map(|(name, value)| (name.into(), value))
+        .into();
+        self.figures.extend(report.gap.map(|gap| ("logprob_gap".into(), gap)));
+        self.figures.extend(report.seconds.iter().map(|(part, seconds)| (part.clone().into(), *seconds)));
     }
 
     /// The outcome as rows with the names of `rows`.

@@ -14,8 +14,9 @@ use super::model::Sizes;
 use super::update::batch::UpdateBatch;
 use super::update::gradient::{PassResult, TokenWeight};
 use super::update::outputs::TokenOutputs;
-use super::update::passes::{Pass, TrainingRow};
+use super::update::passes::{Pass, PassLimits, TrainingRow};
 use super::{Result, UpdateSettings};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tch::{Device, Tensor};
 
@@ -88,6 +89,15 @@ pub struct Gradients {
     pub outputs: Vec<Tensor>,
 }
 
+/// What a backend tells of its work on an optimiser step.
+#[derive(Default)]
+pub struct Work {
+    /// Places that its passes went over, padding among them; none where these are the passes' own.
+    pub computed: Option<usize>,
+    /// The seconds of its parts, by their names.
+    pub seconds: BTreeMap<String, f64>,
+}
+
 /// A model during an update.
 pub trait Learner {
     /// What its rows must fit.
@@ -113,4 +123,12 @@ pub trait Learner {
     fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64>;
     /// Whether all weights are numbers.
     fn finite(&self) -> bool;
+    /// The most that one of its passes holds.
+    fn pass_limits(&self, settings: &UpdateSettings) -> PassLimits {
+        PassLimits::from_settings(settings)
+    }
+    /// Its work on the last step.
+    fn work(&mut self) -> Work {
+        Work::default()
+    }
 }

@@ -1,6 +1,6 @@
 //! What a pipeline can say about servers that generate and processes that learn.
 
-use crate::defaults::{hundredths, number, yes};
+use crate::defaults::{hundredths, number};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
@@ -139,10 +139,14 @@ pub struct TrainSettings {
     /// for temporary files when left out; a trainer on another host needs one that both sides see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// Keeps the states between blocks alone and computes the rest again on the way back: a fraction of the memory, for
-    /// a third more time.
-    #[serde(default = "yes")]
-    pub gradient_checkpointing: bool,
+    /// Keeps the inputs of blocks alone and computes the rest again on the way back: a fraction of the memory, for a
+    /// third more time. The trainer decides by its free memory when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_checkpointing: Option<bool>,
+    /// How rows are computed. Layers that mix neighbouring tokens in another way than by attention are computed
+    /// `padded`: the trainer finds that out at its first rows.
+    #[serde(default)]
+    pub layout: RowLayout,
     /// The most tokens, padding included, that a process reads at a time.
     #[serde(default = "number::<usize, 8192>")]
     #[schemars(range(min = 1))]
@@ -151,6 +155,19 @@ pub struct TrainSettings {
     #[serde(default = "number::<f64, 600>")]
     #[schemars(range(min = 0.01, max = 86_400.0))]
     pub timeout: f64,
+}
+
+/// How a trainer computes the rows of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowLayout {
+    /// Side by side, and tokens that follow the same tokens once.
+    #[default]
+    Tree,
+    /// Side by side, without padding.
+    Packed,
+    /// One row below the other, as long as the longest.
+    Padded,
 }
 
 impl TrainSettings {

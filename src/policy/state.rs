@@ -25,6 +25,7 @@ use crate::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 use tch::{Kind, Tensor};
 
 /// What an update made.
@@ -390,7 +391,9 @@ impl PolicyState {
                 model.push(report.version, flat, keep);
             }
             Learnt::InTrainer => {
+                let start = Instant::now();
                 let folder = self.trained.get_mut(name).ok_or_else(gone)?.adopt(report.version, keep)?;
+                report.seconds.insert("export_seconds".into(), start.elapsed().as_secs_f64());
                 if let Some(model) = model {
                     let (_, flat, _) = model.read(name, &folder, device)?;
                     model.push(report.version, flat, keep);

@@ -1,19 +1,23 @@
 //! Passes and steps of a model in a trainer.
 
 use super::TrainedModel;
-use crate::policy::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
+use crate::policy::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted, Work};
 use crate::policy::pause::pause;
 use crate::policy::tensors::values;
 use crate::policy::update::batch::UpdateBatch;
 use crate::policy::update::gradient::{pass, PassResult, TokenWeight};
 use crate::policy::update::outputs::TokenOutputs;
-use crate::policy::update::passes::{read_rows, Pass, Target, TrainingRow};
+use crate::policy::update::passes::{read_rows, Pass, PassLimits, Target, TrainingRow};
 use crate::policy::update::update;
 use crate::policy::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateSettings};
 use crate::seed::mix;
 use serde_json::json;
 use std::collections::BTreeMap;
 use tch::{Device, Tensor};
+
+/// The most rows of one question, and the most different tokens of one pass: what a message has room for.
+const MOST_ROWS: usize = 4096;
+const MOST_TOKENS: usize = 1 << 20;
 
 /// The weights of a trainer: those it has now, or those it was opened with.
 pub struct TrainerWeights<'a> {
@@ -55,7 +59,7 @@ impl TrainedModel {
     /// As an update that is computed here, and if the trainer fails. After the first step its weights are those of no
     /// version until [`TrainedModel::adopt`].
     pub fn learn(&self, rows: &[Example], settings: &UpdateSettings, reference: Option<&dyn Tracer>) -> Result<(bool, UpdateReport)> {
-        let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true };
+        let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true, seconds: BTreeMap::new() };
         let version = self.newest();
         let (learnt, report) = update(&self.name, &mut learner, rows, settings, mix(self.seed, version + 1))?;
         Ok((learnt, UpdateReport { version, ..report }))
@@ -69,7 +73,7 @@ impl TrainerWeights<'_> {
     /// [`PolicyError::Row`] with the first row that can't be read.
     pub fn examples(&self, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         let rows = rows.iter().enumerate().map(|(i, row)| TrainingRow::new(i, row, &self.model.limits)).collect::<Result<Vec<_>, _>>()?;
-        self.logprobs(&rows, temperature, UpdateSettings::default().micro_batch)
+        self.logprobs(&rows, temperature)
     }
 
     /// A critic's value before each response token of rows that aren't checked yet; without a response, at the end of
@@ -79,33 +83,33 @@ impl TrainerWeights<'_> {
     /// [`PolicyError::Row`] with the first row that can't be read.
     pub fn values(&self, rows: &[Example]) -> Result<Vec<Vec<f32>>> {
         let rows = rows.iter().enumerate().map(|(i, row)| TrainingRow::value(i, row, &self.model.limits)).collect::<Result<Vec<_>, _>>()?;
-        self.logprobs(&rows, None, UpdateSettings::default().micro_batch)
+        self.logprobs(&rows, None)
     }
 
     /// The log-probability of each response token of `rows`, or a critic's values.
     ///
     /// # Errors
     /// If a row can't be read, or the trainer fails.
-    pub fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>> {
-        read_rows(rows, size, |passes| {
+    pub fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
+        read_rows(rows, MOST_ROWS, |passes| {
             passes.iter().map(|pass| Ok(values(&self.trace(pass, rows, temperature, Wanted::Figures)?.outputs().logprobs))).collect()
         })
     }
 }
 
-/// A pass as it is sent to a trainer: the sequences, and the tokens that are chosen in them.
+/// A pass as it is sent to a trainer: the sequences, and the tokens that are chosen in them. A row that begins another
+/// one is a part of its sequence: a turn of a conversation is sent with the last turn.
 fn request(pass: &Pass, rows: &[TrainingRow], targets: &[Target]) -> (serde_json::Value, Vec<u8>) {
-    let mut known: BTreeMap<Vec<u32>, u32> = BTreeMap::new();
+    let mut sorted: Vec<(Vec<u32>, usize)> = pass.rows.iter().map(|&row| (rows[row].sequence(), row)).collect();
+    sorted.sort();
     let mut sequences: Vec<Vec<u32>> = Vec::new();
     let mut of_row: BTreeMap<usize, u32> = BTreeMap::new();
-    for &row in &pass.rows {
-        // Rows that read the same are read once.
-        let sequence = rows[row].sequence();
-        let number = *known.entry(sequence).or_insert_with_key(|sequence| {
-            sequences.push(sequence.clone());
-            sequences.len() as u32 - 1
-        });
-        of_row.insert(row, number);
+    // From the last one on, a row that begins others comes directly after one of them.
+    for (sequence, row) in sorted.into_iter().rev() {
+        if !sequences.last().is_some_and(|last| last.starts_with(&sequence)) {
+            sequences.push(sequence);
+        }
+        of_row.insert(row, sequences.len() as u32 - 1);
     }
     let mut payload: Vec<u8> = sequences.iter().flatten().flat_map(|token| token.to_le_bytes()).collect();
     payload.extend(targets.iter().flat_map(|target| of_row[&target.row].to_le_bytes()));
@@ -138,7 +142,11 @@ impl Tracer for TrainerWeights<'_> {
             head["gradient"] = learns.into();
             head["entropy"] = bends.into();
             head["reference"] = self.reference.into();
-            let (_, answer) = self.model.ask(head, &payload, 4 * count * to.len())?;
+            let (head, answer) = self.model.ask(head, &payload, 4 * count * to.len())?;
+            if learns {
+                let computed = head["computed"].as_u64().unwrap_or(0) as usize;
+                self.model.computed.set(self.model.computed.get() + computed);
+            }
             let numbers = answer.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]));
             numbers.enumerate().for_each(|(i, number)| figures[i / to.len()][to[i % to.len()]] = number);
         }
@@ -179,6 +187,8 @@ struct TrainerLearner<'a> {
     weights: TrainerWeights<'a>,
     reference: Option<&'a dyn Tracer>,
     finite: bool,
+    /// Of the parts of the last step.
+    seconds: BTreeMap<String, f64>,
 }
 
 impl Learner for TrainerLearner<'_> {
@@ -190,8 +200,8 @@ impl Learner for TrainerLearner<'_> {
         self.weights.model.steps.get()
     }
 
-    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, size: usize) -> Result<Vec<Vec<f32>>> {
-        self.weights.logprobs(rows, temperature, size)
+    fn logprobs(&self, rows: &[TrainingRow], temperature: Option<f32>, _: usize) -> Result<Vec<Vec<f32>>> {
+        self.weights.logprobs(rows, temperature)
     }
 
     fn gradient(&mut self, _number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>> {
@@ -224,11 +234,23 @@ impl Learner for TrainerLearner<'_> {
         // A norm that is no number can't be written in JSON.
         let Some(norm) = answer["grad_norm"].as_f64() else { return Ok(f64::NAN) };
         model.steps.set(model.steps.get() + 1);
+        let seconds = answer["seconds"].as_object().into_iter().flatten();
+        self.seconds.extend(seconds.filter_map(|(part, seconds)| Some((format!("{part}_seconds"), seconds.as_f64()?))));
         self.finite &= finite;
         Ok(norm)
     }
 
     fn finite(&self) -> bool {
         self.finite
+    }
+
+    /// A whole minibatch: the trainer cuts it itself, by its memory, and is asked once.
+    fn pass_limits(&self, _: &UpdateSettings) -> PassLimits {
+        PassLimits { sequences: usize::MAX, tokens: Some(MOST_TOKENS) }
+    }
+
+    fn work(&mut self) -> Work {
+        let computed = self.weights.model.computed.take();
+        Work { computed: (computed > 0).then_some(computed), seconds: std::mem::take(&mut self.seconds) }
     }
 }

@@ -60,6 +60,8 @@ pub struct TrainedModel {
     base: PathBuf,
     adapted: bool,
     steps: Cell<u64>,
+    /// Tokens that passes with a way back have computed since the last step.
+    computed: Cell<usize>,
     /// The versions that are kept, and where their weights lie, oldest first; never empty.
     versions: VecDeque<(u64, PathBuf)>,
     /// Whether the trainer's weights are those of no version: in the middle of an update, or after one that failed.
@@ -176,6 +178,7 @@ impl TrainedModel {
             "lora": load.lora,
             "dtype": if load.dtype == Dtype::Bf16 { "bf16" } else { "f32" },
             "gradient_checkpointing": train.gradient_checkpointing,
+            "layout": train.layout,
             "tokens": train.tokens,
             "seed": seed >> 1,
             "head": if critic { "value" } else { "language" },
@@ -200,6 +203,7 @@ impl TrainedModel {
             base,
             adapted: load.lora.is_some() || adapter.is_some(),
             steps: Cell::new(0),
+            computed: Cell::new(0),
             versions: VecDeque::from([(0, first)]),
             passing,
             learning: Cell::new(false),

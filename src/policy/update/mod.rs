@@ -27,7 +27,7 @@ use batch::UpdateBatch;
 use gradient::{PassResult, TokenWeight};
 use loss::StepCounts;
 use minibatch::{draw, Steps};
-use passes::{passes, Pass, PassLimits, Passes};
+use passes::{passes, Pass, Passes};
 use report::{RowReport, RowUse, TokenFigures, UpdateReport};
 use settings::{Objective, RatioKind, UpdateSettings};
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub fn update(
             let (turns, written) = trajectories.get(&batch.examples[row].trajectory).copied().unwrap_or((1, 1));
             loss::weight(settings.aggregation, batch.tokens(row), turns, written, &counts)
         };
-        let Passes { passes, distinct } = passes(&batch.rows, which, PassLimits::from_settings(settings), Cut::Dense);
+        let Passes { passes, distinct } = passes(&batch.rows, which, learner.pass_limits(settings), Cut::Dense);
         let results = learner.gradient(number as u64, &batch, &passes, &weight)?;
         for (pass, result) in passes.iter().zip(&results) {
             collect(&mut report, &batch, pass, result, &weight);
@@ -85,7 +85,9 @@ pub fn update(
             return Err(PolicyError::NotFinite { model: name.into(), what: "the gradient".into(), rows: which.clone() });
         }
         report.grad_norm += size;
-        report.computed += passes.iter().map(Pass::computed).sum::<usize>();
+        let work = learner.work();
+        report.computed += work.computed.unwrap_or_else(|| passes.iter().map(Pass::computed).sum());
+        work.seconds.into_iter().for_each(|(part, seconds)| *report.seconds.entry(part).or_default() += seconds);
         report.distinct += distinct;
         step_tokens += tokens as f64;
     }

@@ -1,5 +1,7 @@
 //! What an update reports of itself and of each row that it was given.
 
+use std::collections::BTreeMap;
+
 /// What an update did. Means over tokens are over the tokens that took part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpdateReport {
@@ -29,6 +31,8 @@ pub struct UpdateReport {
     pub computed: usize,
     /// Different tokens in the sequences of each optimiser step, summed over the steps: the least necessary number.
     pub distinct: usize,
+    /// The seconds of the update's parts, where its backend measures them.
+    pub seconds: BTreeMap<String, f64>,
     /// One a row, in the rows' order.
     pub rows: Vec<RowReport>,
     /// The same by token: one a row; empty of a row that no pass has seen.

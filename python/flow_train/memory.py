@@ -1,0 +1,59 @@
+"""How much of a pass is kept for the way back: measured once, so that nobody has to guess `gradient_checkpointing` or a batch's size."""
+import os
+import torch
+import torch.distributed as dist
+
+# The share of free memory that the way back may take: the rest is for logits, for one block computed again, and for others on the machine.
+SHARE = {"cuda": 0.7, "cpu": 0.4}
+
+
+class Memory:
+    """What this rank may keep, the least over all ranks, in bytes."""
+
+    def __init__(self, device, trained):
+        self.device = device
+        # Gradient and moments, which aren't there yet.
+        soon = 12 * sum(p.numel() for p in trained)
+        free = torch.tensor([SHARE[device.type] * max(0, available(device) - soon)], dtype=torch.float64)
+        dist.all_reduce(free, op=dist.ReduceOp.MIN)
+        # The environment variable is for tests.
+        self.budget = float(os.environ.get("FLOW_TRAIN_BUDGET", free.item()))
+
+    def cost(self, compute, tokens):
+        """Bytes a token that the way back of `compute` keeps, the most over all ranks."""
+        saved, weights = {}, set()
+
+        def pack(tensor):
+            storage = tensor.untyped_storage()
+            if not isinstance(tensor, torch.nn.Parameter):
+                saved[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            compute()
+        cost = torch.tensor([sum(saved.values()) / tokens], dtype=torch.float64)
+        dist.all_reduce(cost, op=dist.ReduceOp.MAX)
+        return cost.item()
+
+    def kept(self, sizes, cost):
+        """How many of these batches, in their order, keep their way back; the others are computed again."""
+        if cost * sum(sizes) <= self.budget:
+            return len(sizes)
+        # Half is for the one that is computed again.
+        kept, taken = 0, 0
+        for size in sizes:
+            taken += size
+            if cost * taken > self.budget / 2:
+                break
+            kept += 1
+        return kept
+
+
+def available(device):
+    """Bytes of memory that this rank could take."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    with open("/proc/meminfo") as lines:
+        free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+    return free / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
