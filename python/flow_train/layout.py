@@ -53,7 +53,8 @@ class Batch:
         else:
             at, token, temperature = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.float32)
         self.at, self.token = torch.as_tensor(at, device=device), torch.as_tensor(token, device=device)
-        self.temperature = torch.tensor(temperature, device=device)
+        # None where all are 1.
+        self.temperature = torch.tensor(temperature, device=device) if (temperature != 1).any() else None
         self.mask = rows.mask(self.choices, device)
 
     def restricted(self, begin, end):

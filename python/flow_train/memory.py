@@ -39,12 +39,10 @@ class Memory:
         """How many of these batches, in their order, keep their way back; the others are computed again."""
         if cost * sum(sizes) <= self.budget:
             return len(sizes)
-        # Half is for the one that is computed again.
-        kept, taken = 0, 0
-        for size in sizes:
-            taken += size
-            if cost * taken > self.budget / 2:
-                break
+        # Room is left for the one that is computed again.
+        room, kept = self.budget / cost - max(sizes), 0
+        while kept < len(sizes) and sizes[kept] <= room:
+            room -= sizes[kept]
             kept += 1
         return kept
 

@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from .attention import Attention
+from .lora import quicken
 
 # A critic's head, as flow's files have it; here it takes the place of the model's output matrix.
 VALUE_HEAD = "value_head.weight"
@@ -40,33 +41,54 @@ def module_name(model, module):
 
 
 class Masters:
-    """The trained parameters of a model that computes in bf16, in f32: they take the gradient's sum, and learn."""
+    """The trained parameters of a model that computes in bf16, in f32: they take the gradient's sum, and learn. Numbers and gradients lie one behind the other,
+    so that they are summed and copied at once."""
 
     def __init__(self, parameters):
-        self.parameters = parameters
-        self.copies = [torch.nn.Parameter(p.detach().float()) for p in parameters]
-        self.by_parameter = dict(zip(parameters, self.copies))
+        self.parameters, self.copies, self.gradients = parameters, [], []
+        if not parameters:
+            return
+        self.flat = torch.cat([p.detach().reshape(-1).float() for p in parameters])
+        self.gradient = torch.zeros_like(self.flat)
+        own = torch.empty_like(self.flat, dtype=torch.bfloat16)
+        sizes = [p.numel() for p in parameters]
+        for p, numbers, gradient, short in zip(parameters, *(flat.split(sizes) for flat in (self.flat, self.gradient, own))):
+            copy = torch.nn.Parameter(numbers.view_as(p))
+            copy.grad = gradient.view_as(p)
+            p.data = short.view_as(p)
+            self.copies.append(copy)
+            self.gradients.append(copy.grad)
+        self.short, self.fresh = own, True
+        self.by_parameter = {id(p): copy for p, copy in zip(parameters, self.copies)}
+        self.publish()
 
     def of(self, parameter):
-        return self.by_parameter.get(parameter, parameter)
+        return self.by_parameter.get(id(parameter), parameter) if self.copies else parameter
+
+    @torch.no_grad()
+    def zero(self):
+        if self.copies:
+            self.gradient.zero_()
+            self.fresh = True
+            for p, copy, gradient in zip(self.parameters, self.copies, self.gradients):
+                p.grad, copy.grad = None, gradient
 
     @torch.no_grad()
     def collect(self):
         """Adds the gradients of the last way back to the sums."""
-        both = [(p, copy) for p, copy in zip(self.parameters, self.copies) if p.grad is not None]
-        fresh = [copy for _, copy in both if copy.grad is None]
-        for copy in fresh:
-            copy.grad = torch.zeros_like(copy)
+        both = [(p.grad, gradient) for p, gradient in zip(self.parameters, self.gradients) if p.grad is not None]
         if both:
-            torch._foreach_add_([copy.grad for _, copy in both], [p.grad.float() for p, _ in both])
-        for p, _ in both:
+            add = torch._foreach_copy_ if self.fresh else lambda sums, grads: torch._foreach_add_(sums, [grad.float() for grad in grads])
+            add([gradient for _, gradient in both], [grad for grad, _ in both])
+            self.fresh = False
+        for p in self.parameters:
             p.grad = None
 
     @torch.no_grad()
     def publish(self):
         """Has the model compute with the copies as they are now."""
         if self.copies:
-            torch._foreach_copy_(self.parameters, self.copies)
+            self.short.copy_(self.flat)
 
 
 class States(torch.nn.Module):
@@ -86,7 +108,7 @@ class Net(torch.nn.Module):
         self.learns_adapter = bool(ask.get("adapter") or ask.get("lora"))
         self.values = ask.get("head") == "value"
         self.head_states = [States()]  # in a list, so that it is no submodule
-        self.logits_at_once = 1 << 24
+        self.logits_at_once, self.learning = 1 << 24, None
         self.net = self.made()
         self.config = self.base().config.get_text_config()
         self.attention("sdpa")
@@ -141,7 +163,9 @@ class Net(torch.nn.Module):
                 begun = head_in(self.ask["base"]) if whole else None
                 torch.nn.init.zeros_(head.weight) if begun is None else head.weight.data.copy_(begun)
                 net.set_output_embeddings(head)
-            net = self.adapted(net, whole) if self.learns_adapter else net
+            if self.learns_adapter:
+                net = self.adapted(net, whole)
+                quicken(net)
             if self.values:
                 head.weight.requires_grad_(True)
             return net
@@ -175,9 +199,10 @@ class Net(torch.nn.Module):
         if not self.sharded:
             self.to(self.device)
             if self.bf16:
-                self.masters = Masters([p for p in self.parameters() if p.requires_grad])
                 for p in self.parameters():
-                    p.data = p.data.to(torch.bfloat16)
+                    if not p.requires_grad:
+                        p.data = p.data.to(torch.bfloat16)
+                self.masters = Masters([p for p in self.parameters() if p.requires_grad])
             return self
         weights = {name: p.detach() for name, p in self.state_dict().items()} if dist.get_rank() == 0 else {}
         blocks = set(getattr(self.base(), "_no_split_modules", None) or [])
@@ -196,8 +221,10 @@ class Net(torch.nn.Module):
 
     def trained(self):
         """The parameters that learn, by the names that a file has them under."""
-        named = ((name.removeprefix("net."), self.masters.of(p)) for name, p in self.named_parameters() if p.requires_grad)
-        return {self.name_in_file(name.replace(".default.", ".")): p for name, p in named}
+        if self.learning is None:
+            named = ((name.removeprefix("net."), self.masters.of(p)) for name, p in self.named_parameters() if p.requires_grad)
+            self.learning = {self.name_in_file(name.replace(".default.", ".")): p for name, p in named}
+        return self.learning
 
     def name_in_file(self, name):
         """The name that a file has a parameter under: of a critic's head it is flow's."""
@@ -212,7 +239,7 @@ class Net(torch.nn.Module):
         parts = []
         for i in range(0, len(batch.at), size):
             part = slice(i, i + size)
-            own = (states[part], batch.token[part], batch.temperature[part], batch.restricted(i, i + size), entropy)
+            own = (states[part], batch.token[part], None if batch.temperature is None else batch.temperature[part], batch.restricted(i, i + size), entropy)
             parts.append(checkpoint(self.figures, *own, use_reentrant=False) if learns else self.figures(*own))
         return torch.cat(parts, 1)
 
@@ -239,23 +266,29 @@ class Net(torch.nn.Module):
             head = self.base().get_output_embeddings()
             value = head(states.to(head.weight.dtype))[:, 0].float()
             return torch.stack([value, *torch.tensor([0.0, 1.0, 0.0, 0.0], device=value.device)[:, None].expand(4, len(value))])
-        logits = self.logits(states).float()[:, : self.vocabulary] / temperature[:, None]
+        # Few passes over the logits: on a GPU their number is what the head costs.
+        logits = self.logits(states)[:, : self.vocabulary].float()
+        if temperature is not None:
+            logits = logits / temperature[:, None]
         if mask is not None:
             logits = logits + self.forbidden(mask, logits)
         logs = torch.log_softmax(logits, -1)
         chosen = logs.gather(1, token[:, None])[:, 0]
-        with contextlib.nullcontext() if entropy else torch.no_grad():
+        if entropy:
             entropies = -(logs.exp() * logs).sum(-1)
         with torch.no_grad():
+            divisor = 1.0 if temperature is None else temperature
             shares = logs.exp()
-            others = shares.scatter(1, token[:, None], 0.0).square().sum(-1)
-            slopes = (torch.expm1(chosen).square() + others).sqrt() / temperature
             cross = square = torch.zeros_like(chosen)
             if entropy:
-                bends = -shares * (logs + entropies[:, None]) / temperature[:, None]
+                bends = -shares * (logs + entropies[:, None])
                 mean = (shares * bends).sum(-1)
-                cross = (bends.gather(1, token[:, None])[:, 0] - mean) / temperature
-                square = bends.square().sum(-1)
+                cross = (bends.gather(1, token[:, None])[:, 0] - mean) / divisor**2
+                square = bends.square().sum(-1) / divisor**2
+            else:
+                entropies = -torch.linalg.vecdot(shares, logs)
+            others = shares.scatter_(1, token[:, None], 0.0).square_().sum(-1)
+            slopes = (torch.expm1(chosen).square() + others).sqrt() / divisor
         return torch.stack([chosen, entropies, slopes, cross, square])
 
     def forbidden(self, mask, logits):

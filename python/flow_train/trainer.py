@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter, load, save
 from torch.distributed.device_mesh import init_device_mesh
+from safetensors.torch import save_file
 
 from .attention import Attention
 from .clock import Clock
@@ -69,8 +70,12 @@ class Trainer:
     def zero(self, *_):
         """Forgets what was traced and the gradient: a step begins."""
         self.traced = []
-        self.optimizer.zero_grad()
+        self.clear()
         return {}, b""
+
+    def clear(self):
+        self.optimizer.zero_grad()
+        self.net.masters.zero()
 
     def trace(self, message, payload):
         rows, learns, entropy = Rows(message, payload), message["gradient"], message["entropy"]
@@ -83,7 +88,8 @@ class Trainer:
         most = [max(rows.computed(share[i], self.layout) for share in shares) for i in range(len(shares[0]))]
         kept = self.memory.kept(most, self.cost) if learns else 0
         with self.reference() if message["reference"] else torch.set_grad_enabled(learns):
-            self.net.train(learns)
+            if self.net.training != learns:
+                self.net.train(learns)
             for number, which in enumerate(shares[self.rank]):
                 with self.clock.part("forward"):
                     batch, keeps = Batch(rows, which, self.layout, self.device), number < kept
@@ -173,7 +179,7 @@ class Trainer:
             self.net.masters.publish()
             self.steps += 1
             finite = self.norm(list(named.values())) < float("inf")
-        self.optimizer.zero_grad()
+        self.clear()
         return {"grad_norm": norm if norm == norm and norm != float("inf") else None, "finite": finite}
 
     def norm(self, tensors):
@@ -219,9 +225,13 @@ class Trainer:
         return self.written(message)
 
     def save(self, message, _):
-        moments = self.moments()
-        if moments:
-            save(moments, storage_writer=HuggingFaceStorageWriter(path=os.path.join(message["folder"], "optimizer"), save_distributed=True))
+        moments, folder = self.moments(), os.path.join(message["folder"], "optimizer")
+        if moments and self.net.sharded:
+            save(moments, storage_writer=HuggingFaceStorageWriter(path=folder, save_distributed=True))
+        elif moments:
+            # The same file as torch.distributed.checkpoint's, in a twentieth of its time.
+            os.mkdir(folder)
+            save_file({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, os.path.join(folder, "model.safetensors"))
         return self.export(message, None)
 
     def written(self, message):
