@@ -5,7 +5,7 @@
 flow starts the ranks of `train: { torchrun: 8 }` itself, with `--connect`. The environment variable FLOW_TRAIN_SECRET holds the secret that
 whoever connects must give.
 """
-import argparse, datetime, os, socket, sys, time, traceback
+import argparse, datetime, os, socket, sys, traceback
 
 
 def main():
@@ -62,11 +62,9 @@ def serve(arguments, rank, server):
             wire = connect(arguments.connect, secret) if arguments.connect else accept(server, secret)
         trainer = Trainer(device)
         while True:
-            begun = time.perf_counter()
             message = to_all(wire.read() if wire else None, waiting)
             if message is None:
                 break
-            trainer.waited(message[0]["request"], time.perf_counter() - begun)
             try:
                 if message[0]["request"] == "hello":
                     answer = ({"protocol": PROTOCOL, "trainer": f"flow_train {VERSION}, torch {torch.__version__}", "ranks": trainer.ranks, "device": kind}, b"")

@@ -9,7 +9,7 @@ class Clock:
         self.forget()
 
     def forget(self):
-        self.seconds, self.events = {}, []
+        self.begun, self.events = time.perf_counter(), []
 
     @contextlib.contextmanager
     def part(self, name):
@@ -24,15 +24,14 @@ class Clock:
         event.record()
         return event
 
-    def add(self, name, seconds):
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
-
     def read(self):
-        """The seconds by part since the last reading. All work that was measured is done."""
+        """The seconds by part since `forget`, and `idle`, in which none of them was under way. All work that was measured is done."""
         if self.cuda:
             torch.cuda.synchronize()
+        seconds = {}
         for name, begun, end in self.events:
-            self.add(name, begun.elapsed_time(end) / 1000 if self.cuda else end - begun)
-        seconds = self.seconds
+            took = begun.elapsed_time(end) / 1000 if self.cuda else end - begun
+            seconds[name] = seconds.get(name, 0.0) + took
+        idle = time.perf_counter() - self.begun - sum(seconds.values())
         self.forget()
-        return seconds
+        return {**seconds, "idle": max(0.0, idle)}

@@ -23,8 +23,9 @@ class LowRank(torch.autograd.Function):
         x, weight, a, b, inner = ctx.saved_tensors
         back = grad @ b
         by_x = (grad @ weight).addmm_(back, a, alpha=ctx.scale) if ctx.needs_input_grad[0] else None
-        by_a = torch.mm(back.T, x).mul_(ctx.scale) if ctx.needs_input_grad[3] else None
-        by_b = torch.mm(grad.T, inner).mul_(ctx.scale) if ctx.needs_input_grad[4] else None
+        # With `beta=0` the first argument gives a shape alone.
+        by_a = torch.addmm(a, back.T, x, beta=0, alpha=ctx.scale) if ctx.needs_input_grad[3] else None
+        by_b = torch.addmm(b, grad.T, inner, beta=0, alpha=ctx.scale) if ctx.needs_input_grad[4] else None
         return by_x, None, None, by_a, by_b, None
 
 

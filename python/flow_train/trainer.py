@@ -33,11 +33,6 @@ class Trainer:
             raise ValueError(f"`{name}` isn't what is to be asked now")
         return getattr(self, name)(message, payload)
 
-    def waited(self, request, seconds):
-        """It waited so long for a request: in the middle of an update it counts as a part of it."""
-        if request in ("trace", "back", "step"):
-            self.clock.add("idle", seconds)
-
     def open(self, message, _):
         self.net = Net(message, self.device).shard(init_device_mesh(self.device.type, (self.ranks,)))
         self.tokens, self.seed = message["tokens"], message["seed"]
@@ -71,6 +66,7 @@ class Trainer:
         """Forgets what was traced and the gradient: a step begins."""
         self.traced = []
         self.clear()
+        self.clock.forget()
         return {}, b""
 
     def clear(self):

@@ -76,7 +76,7 @@ pub use model::description::Description;
 pub use model::export::{export, ExportKind};
 pub use model::saved::is_moments;
 pub use remote::{look, Answered, ServerStatus};
-pub use remote_settings::{RemoteModel, ServeSettings, ServerSettings, TemplateVariables, TrainSettings};
+pub use remote_settings::{RemoteModel, ServeSettings, ServerSettings, StartSettings, TemplateVariables, TrainSettings, VllmServers};
 pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use sampling::Sampling;
 pub use settings::{

@@ -75,9 +75,9 @@ pub struct ServeSettings {
     /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The calls of an episode go to
     /// one server, so that its prefix cache is met, unless another one has nothing to do. Where a server fails, the
     /// others answer its calls; it takes part again once it has proved itself.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(inner(regex(pattern = ADDRESS)))]
-    pub vllm: Vec<String>,
+    /// With `{ start: N }` flow starts them itself.
+    #[serde(default, skip_serializing_if = "VllmServers::is_empty")]
+    pub vllm: VllmServers,
     /// The same with SGLang's own API (`/generate`), whose log-probabilities are at the sampling temperature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
@@ -105,13 +105,62 @@ pub struct ServeSettings {
     pub max_gap: f64,
 }
 
+/// Servers with vLLM's API: their addresses, or how flow starts them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum VllmServers {
+    /// The addresses of servers that run.
+    Named(#[schemars(inner(regex(pattern = ADDRESS)))] Vec<String>),
+    /// Servers that flow starts on this machine, and ends.
+    Started(StartSettings),
+}
+
+impl Default for VllmServers {
+    fn default() -> Self {
+        VllmServers::Named(vec![])
+    }
+}
+
+impl VllmServers {
+    fn is_empty(&self) -> bool {
+        *self == VllmServers::default()
+    }
+}
+
+/// vLLM servers that flow starts on this machine, by the Python that FLOW_VLLM_PYTHON names. One that dies is started
+/// again; all of them end with the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartSettings {
+    /// How many. Several take turns on the GPUs that flow sees, one each.
+    #[schemars(range(min = 1, max = 64))]
+    pub start: usize,
+    /// The share of its GPU's memory that a server takes; what learns needs the rest.
+    #[serde(default = "hundredths::<f64, 40>")]
+    #[schemars(range(min = 0.05, max = 0.95))]
+    pub memory: f64,
+    /// The most tokens of a prompt and its response; the model's own limit when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 16))]
+    pub length: Option<usize>,
+    /// Further arguments of `vllm serve`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+    /// Seconds until all of them must answer.
+    #[serde(default = "number::<f64, 600>")]
+    #[schemars(range(min = 1.0, max = 86_400.0))]
+    pub wait: f64,
+}
+
 impl ServeSettings {
     /// The addresses of its servers, and whether they are SGLang's; none where they are named in no way or in several.
     pub fn addresses(&self) -> Option<(Vec<String>, bool)> {
-        match (&self.openai, &self.vllm[..], &self.sglang[..]) {
-            (Some(one), [], []) => Some((vec![one.clone()], false)),
-            (None, [_, ..], []) => Some((self.vllm.clone(), false)),
-            (None, [], [_, ..]) => Some((self.sglang.clone(), true)),
+        match (&self.openai, &self.vllm, &self.sglang[..]) {
+            (Some(one), VllmServers::Named(none), []) if none.is_empty() => Some((vec![one.clone()], false)),
+            (None, VllmServers::Named(named), []) if !named.is_empty() => Some((named.clone(), false)),
+            // They have none before they are started.
+            (None, VllmServers::Started(_), []) => Some((vec![], false)),
+            (None, VllmServers::Named(none), [_, ..]) if none.is_empty() => Some((self.sglang.clone(), true)),
             _ => None,
         }
     }

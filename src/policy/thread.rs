@@ -4,7 +4,7 @@ use super::acting::row_by_row_is_quick;
 use super::generate::weigh::ChoiceScores;
 use super::model::Sizes;
 use super::pause::at_pauses;
-use super::remote::{Answered, Exported, GenerationServer, Remote};
+use super::remote::{StartedServers, Answered, Exported, GenerationServer, Remote};
 use super::state::PolicyState;
 use super::threads::panic_text;
 use super::{
@@ -37,6 +37,8 @@ pub struct Policy {
     remotes: Arc<BTreeMap<String, Remote>>,
     /// The servers that generate for models of the thread.
     served: Arc<BTreeMap<String, GenerationServer>>,
+    /// Those of them that this process has started: after `served`, so that nothing is asked of them any more.
+    _started: Arc<Vec<StartedServers>>,
     pulse: Arc<Pulse>,
     device: FoundDevice,
     acting: Arc<BTreeMap<String, Act>>,
@@ -58,6 +60,13 @@ impl Policy {
             match settings {
                 ModelSettings::Remote(settings) => drop(remotes.insert(name.clone(), Remote::new(name, settings)?)),
                 settings => drop(here.insert(name.clone(), settings.clone())),
+            }
+        }
+        // They load the model beside this process.
+        let mut starting = BTreeMap::new();
+        for (name, settings) in &here {
+            if let ModelSettings::Load(load) = settings {
+                starting.extend(StartedServers::begin(name, load)?.map(|servers| (name.clone(), servers)));
             }
         }
         let (words, hardware) = (words.to_vec(), hardware.into());
@@ -97,6 +106,8 @@ impl Policy {
         let mut served = BTreeMap::new();
         for (name, (tokenizer, sizes)) in &known {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
+                let own = starting.get_mut(name).map(|servers| servers.ready(settings)).transpose()?;
+                let settings = own.as_ref().unwrap_or(settings);
                 served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes)?);
             }
         }
@@ -110,6 +121,7 @@ impl Policy {
             tokenizers: Arc::new(tokenizers),
             remotes: Arc::new(remotes),
             served: Arc::new(served),
+            _started: Arc::new(starting.into_values().collect()),
             pulse,
             device,
             acting: Arc::new(acting),

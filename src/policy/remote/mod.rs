@@ -22,11 +22,13 @@ mod replica;
 mod served;
 mod server;
 mod sglang;
+mod start;
 mod ticket;
 mod vllm;
 
 pub use look::{look, ServerStatus};
 pub use served::{Exported, ExportedWeights, GenerationServer};
+pub use start::StartedServers;
 pub use ticket::Answered;
 
 use super::{

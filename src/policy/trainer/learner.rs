@@ -254,3 +254,41 @@ impl Learner for TrainerLearner<'_> {
         Work { computed: (computed > 0).then_some(computed), seconds: std::mem::take(&mut self.seconds) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::model::reading::Cut;
+    use crate::policy::model::Sizes;
+    use crate::policy::update::passes::{passes, Passes};
+
+    /// Two episodes of a task: three turns of the first, one of the second, and the first turn once more.
+    #[test]
+    fn a_row_that_begins_another_is_a_part_of_its_sequence() {
+        let row = |prompt: &[u32], response: &[u32]| Example { prompt: prompt.into(), response: response.into(), ..Example::default() };
+        let examples = [
+            row(&[1, 2, 3], &[4, 5]),
+            row(&[1, 2, 3, 4, 5, 6], &[7, 8]),
+            row(&[1, 2, 3, 4, 5, 6, 7, 8, 9], &[10, 11]),
+            row(&[1, 2, 3], &[12, 13, 14]),
+            row(&[1, 2, 3], &[4, 5]),
+        ];
+        let sizes = Sizes { vocab: 20, context: 64, width: 8, value: false, cached: 0 };
+        let limits = RowLimits { sizes, ends: [0].into() };
+        let rows: Vec<TrainingRow> = examples.iter().enumerate().map(|(i, example)| TrainingRow::new(i, example, &limits).unwrap()).collect();
+        let all = PassLimits { sequences: usize::MAX, tokens: None };
+        let Passes { passes, distinct } = passes(&rows, &[0, 1, 2, 3, 4], all, Cut::Alone);
+        let targets = passes[0].targets(&rows, None);
+        let (head, payload) = request(&passes[0], &rows, &targets);
+        assert_eq!((passes.len(), &head["sequences"], distinct), (1, &json!([5, 10]), 12));
+        let numbers: Vec<u32> = payload.chunks_exact(4).map(|x| u32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
+        let (tokens, rest) = numbers.split_at(15);
+        let (sequences, rest) = rest.split_at(targets.len());
+        let begins = [0, 5];
+        for ((target, sequence), place) in targets.iter().zip(sequences).zip(rest) {
+            let begin = begins[*sequence as usize];
+            let own = rows[target.row].sequence();
+            assert_eq!(tokens[begin..=begin + *place as usize], own[..=target.place], "what row {} reads before a choice", target.row);
+        }
+    }
+}

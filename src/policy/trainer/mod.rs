@@ -131,6 +131,14 @@ pub fn critic(load: &LoadModel) -> Result<bool> {
     Ok(load.head == Some(Head::Value) || stored || beside)
 }
 
+/// The folder of the model that it is an adapter of, or it itself.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn base(load: &LoadModel) -> Result<PathBuf> {
+    Ok(places(load)?.base)
+}
+
 /// Where its weights lie.
 fn places(load: &LoadModel) -> Result<Places> {
     let adapter = load.adapter.as_ref().map(PathBuf::from);

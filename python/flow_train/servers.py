@@ -1,0 +1,120 @@
+"""One vLLM that flow starts: python -m flow_train.servers MODEL --port N [--lora RANK] [--dtype bf16|f32] [--memory 0.4] [--length TOKENS] [-- ARGUMENTS...]
+
+It ends with flow: standard input is a pipe from it, and at its end, however flow ended, the server is ended with all its processes. A server that dies after it
+has answered is started again; one that dies before ends this program, with the server's last lines.
+"""
+import argparse, importlib.metadata, os, signal, subprocess, sys, threading, time, urllib.request
+
+# CUDA graphs for decoding alone: whole graphs without compilation have answered wrongly.
+GRAPHS = '{"mode":0,"cudagraph_mode":"FULL_DECODE_ONLY"}'
+
+
+def command(a):
+    words = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", a.model, "--host", "127.0.0.1", "--port", str(a.port)]
+    words += ["--dtype", {"bf16": "bfloat16", "f32": "float32"}[a.dtype]]
+    if a.length:
+        words += ["--max-model-len", str(a.length)]
+    if a.lora:
+        words += ["--enable-lora", "--max-lora-rank", str(rank(a.lora)), "--max-loras", "4"]
+    if on_processor():
+        # Large parts of a prompt: a request with a seed whose prompt is read in several ends such a build.
+        words += ["--enforce-eager", "--max-num-batched-tokens", "8192", "--max-num-seqs", "16"]
+    else:
+        words += ["--gpu-memory-utilization", str(a.memory), "-cc", GRAPHS]
+    return words + a.arguments
+
+
+def rank(wanted):
+    """The smallest rank that vLLM has room for and that holds this one."""
+    return next((known for known in (8, 16, 32, 64, 128, 256, 320, 512) if known >= wanted), wanted)
+
+
+def on_processor():
+    return importlib.metadata.version("vllm").endswith("+cpu")
+
+
+def environment():
+    own = {
+        "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_HOST_IP": "127.0.0.1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+    }
+    if on_processor():
+        own |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
+    return {**own, **os.environ, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
+
+
+class Server:
+    """The server's process, in a group of its own."""
+
+    def __init__(self, a):
+        self.port = a.port
+        self.process = subprocess.Popen(command(a), env=environment(), stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+
+    def healthy(self):
+        try:
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2).status == 200
+        except OSError:
+            return False
+
+    def end(self):
+        """Ends all of it: its engine is a process of its own, and outlives a server that is killed."""
+        for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 5)):
+            try:
+                os.killpg(self.process.pid, number)
+            except ProcessLookupError:
+                return
+            try:
+                self.process.wait(patience)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m flow_train.servers")
+    parser.add_argument("model")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--lora", type=int)
+    parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
+    parser.add_argument("--memory", type=float, default=0.4)
+    parser.add_argument("--length", type=int)
+    words = sys.argv[1:]
+    cut = words.index("--") if "--" in words else len(words)
+    a = parser.parse_args(words[:cut])
+    a.arguments = words[cut + 1 :]
+    over = threading.Event()
+
+    def listen():
+        while sys.stdin.buffer.read(1 << 12):
+            pass
+        over.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+    server, answered, pause = Server(a), False, 1
+    try:
+        while not over.wait(0.5):
+            answered = answered or server.healthy()
+            if server.process.poll() is None:
+                continue
+            status = server.process.returncode
+            server.end()
+            if not answered:
+                print(f"flow_train.servers: the server ended with {status} before it answered", file=sys.stderr, flush=True)
+                return 1
+            print(f"flow_train.servers: the server at {a.port} ended with {status}; it is started again in {pause} s", file=sys.stderr, flush=True)
+            if over.wait(pause):
+                break
+            server, pause = Server(a), min(60, 2 * pause)
+    finally:
+        server.end()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
