@@ -89,7 +89,7 @@ def main():
     over = threading.Event()
 
     def listen():
-        while sys.stdin.buffer.read(1 << 12):
+        while os.read(0, 1 << 12):
             pass
         over.set()
 
