@@ -49,6 +49,7 @@ mod show_prompt;
 mod source;
 mod study;
 mod summary;
+mod time_shares;
 mod tap;
 mod test;
 mod together;

@@ -2,6 +2,7 @@
 
 use super::decline::{Decline, Watched};
 use super::output::warn;
+use super::time_shares::TimeShares;
 use crate::dataflow::figures::Figures;
 use crate::dataflow::journal::Committed;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -30,6 +31,7 @@ struct ProgressState {
     played: Vec<f64>,
     turns: f64,
     failed: f64,
+    shares: TimeShares,
     decline: Decline,
     warnings: Vec<String>,
 }
@@ -46,6 +48,8 @@ pub struct TrainingSummary {
     /// What fell away in the course of it.
     pub warnings: Vec<String>,
     pub seconds: f64,
+    /// Where it went, for people.
+    pub time: Option<String>,
 }
 
 impl Progress {
@@ -90,6 +94,7 @@ impl Progress {
             state.done = committed.iteration + 1;
         }
         state.played.extend(find("success"));
+        state.shares.add(&committed.figures, evaluations);
         state.failed += committed.figures.values().filter_map(|f| f.get("failed")).sum::<f64>();
         state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
         let seconds = self.start.elapsed().as_secs_f64();
@@ -155,6 +160,7 @@ impl Progress {
             failed,
             warnings,
             seconds,
+            time: state.shares.line(),
         }
     }
 }

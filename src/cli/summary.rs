@@ -26,11 +26,12 @@ impl NextCommands<'_> {
     }
 
     fn json(&self, summary: &TrainingSummary) -> String {
-        let TrainingSummary { iterations, before, after, played, failed, warnings, seconds } = summary;
+        let TrainingSummary { iterations, before, after, played, failed, warnings, seconds, time } = summary;
         let object = serde_json::json!({
             "run": self.run.display().to_string(), "replays": self.replays, "iterations": iterations,
             "success_before": before, "success_after": after,
             "training_success": played.map(|(first, last)| [first, last]), "failed": failed, "warnings": warnings, "seconds": seconds,
+            "time": time,
         });
         object.to_string()
     }
@@ -45,6 +46,9 @@ impl NextCommands<'_> {
         }
         if summary.failed > 0 {
             text += &format!("{} episodes failed and were left out\n", summary.failed);
+        }
+        if let Some(time) = &summary.time {
+            text += &format!("{time}\n");
         }
         for warning in &summary.warnings {
             text += &format!("warning: {warning}\n");
