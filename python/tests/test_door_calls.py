@@ -1,5 +1,6 @@
 """Calls of tools in what a policy wrote, by family; and conversations brought to one form."""
 
+import json
 import unittest
 
 from flow_env.door.anthropic import Anthropic
@@ -15,9 +16,18 @@ TOOLS = [{"function": {"name": name, "parameters": {"properties": {"n": {"type":
 
 class Parsing(unittest.TestCase):
     def test_numbers_that_nobody_can_write_are_no_call(self):
-        for value in ("NaN", "-Infinity", "1e999", "9" * 400):
+        deep = "[" * 98 + "]" * 98  # as an argument it is 100 deep: in the arguments, in the call
+        self.assertEqual(parse(f'{{"name": "add", "arguments": {{"l": {deep}}}}}', TOOLS)[1][0][0], "add")
+        most = f'{{"name": "add", "arguments": {{"n": {2**64 - 1}}}}}'
+        self.assertEqual(parse(most, TOOLS)[1], [("add", {"n": 2**64 - 1})])
+        for value in ("NaN", "-Infinity", "1e999", "-1e999", "9" * 400, str(2**64), str(-2**63 - 1), f"[[{deep}]]", "[" * 5000 + "]" * 5000):
             text = f'<tool_call>{{"name": "add", "arguments": {{"n": {value}}}}}</tool_call>'
             self.assertEqual(parse(text, TOOLS), (text, [], False))
+            self.assertEqual(parse(f'[TOOL_CALLS]add[ARGS]{{"n": {value}}}', TOOLS)[1], [])
+            written = {"name": "add", "arguments": f'{{"n": {value}}}'}  # JSON in a text
+            self.assertEqual(parse(f"<tool_call>{json.dumps(written)}</tool_call>", TOOLS)[1], [])
+            # As an echo of the client it is no object, and stays the text that it is.
+            self.assertIsInstance(tool_call("x", "f", written["arguments"])["function"]["arguments"], str)
         self.assertEqual(parse(f"<function=add><parameter=n>NaN</parameter></function>", TOOLS)[1], [("add", {"n": "NaN"})])
 
     def test_calls_of_unknown_tools_where_they_are_wanted(self):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..limits import Json
+from . import strict
 
 ORIGIN = re.compile(r"call_([0-9a-f]{16})_(\d{1,6})\Z")
 """Ids of tool calls name the call of the model that made them, and their place in its answer."""
@@ -133,7 +133,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> Json:
         raise Refusal("a call of a tool has no name", param="messages")
     if isinstance(arguments, str):
         try:
-            value = json.loads(arguments or "{}")
+            value = strict.loads(arguments or "{}")
         except ValueError:
             value = None
         arguments = value if isinstance(value, dict) else arguments

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..limits import Json
+from . import strict
 
 Call = Tuple[str, Json]
 
@@ -19,22 +18,6 @@ MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*")
 MISTRAL_NAMED = re.compile(r"\s*(?:\[TOOL_CALLS\])?([\w.-]+)(?:\[CALL_ID\][\w-]+)?\[ARGS\]\s*")
 LLAMA = "<|python_tag|>"
 MARKS = ("<tool_call>", "<function=", "[TOOL_CALLS]", LLAMA)
-DIGITS = 300
-"""A number has so many digits at most. What is no finite number can't be sent to a program or to flow."""
-
-
-def number(text: str) -> Union[int, float]:
-    value = float(text) if set(text) & set(".eE") else int(text) if len(text) <= DIGITS else math.inf
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is no finite number")
-    return value
-
-
-def constant(text: str) -> float:
-    raise ValueError(f"{text} is no number")
-
-
-DECODER = json.JSONDecoder(parse_float=number, parse_int=number, parse_constant=constant)
 
 
 class Anything(Dict[str, Any]):
@@ -96,8 +79,8 @@ def values(text: str) -> Iterator[Any]:
     text = text.strip()
     while text:
         try:
-            value, end = DECODER.raw_decode(text)
-        except (ValueError, RecursionError):
+            value, end = strict.first(text)
+        except ValueError:
             yield None
             return
         yield value
@@ -111,8 +94,8 @@ def called(value: Any, known: Mapping[str, Any]) -> Optional[Call]:
     name, arguments = value.get("name"), value.get("arguments", value.get("parameters", {}))
     if isinstance(arguments, str):  # JSON in a text
         try:
-            arguments = DECODER.decode(arguments)
-        except (ValueError, RecursionError):
+            arguments = strict.loads(arguments)
+        except ValueError:
             return None
     return (name, arguments) if isinstance(name, str) and name in known and isinstance(arguments, dict) else None
 
@@ -125,8 +108,8 @@ def mistral(text: str, known: Mapping[str, Any]) -> List[Call]:
     while text.strip():
         match = MISTRAL_NAMED.match(text)
         try:
-            arguments, end = DECODER.raw_decode(text, match.end()) if match else (None, 0)
-        except (ValueError, RecursionError):
+            arguments, end = strict.first(text, match.end()) if match else (None, 0)
+        except ValueError:
             return []
         call = called({"name": match.group(1), "arguments": arguments}, known) if match else None
         if call is None:
@@ -147,7 +130,7 @@ def xml(match: "re.Match[str]", known: Mapping[str, Any]) -> List[Call]:
         schema = properties.get(key) if isinstance(properties, dict) else None
         kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
         try:
-            arguments[key] = text if kind == "string" else DECODER.decode(text)
-        except (ValueError, RecursionError):
+            arguments[key] = text if kind == "string" else strict.loads(text)
+        except ValueError:
             arguments[key] = text
     return [(name, arguments)]

@@ -9,6 +9,7 @@ from typing import Any, Awaitable, Callable, Dict, Iterable, List, Mapping, Opti
 from aiohttp import web
 
 from ..limits import Json, clean
+from . import strict
 from .anthropic import Anthropic
 from .ask import Refusal
 from .chat import Chat, Event
@@ -90,8 +91,6 @@ class Server(World):
         async def handler(request: web.Request) -> web.StreamResponse:
             try:
                 return await do(request)
-            except RecursionError:
-                return web.json_response(dialect.error(Refusal("the body is nested too deeply")), status=400)
             except Refusal as refusal:
                 self.note(request, refusal)
                 # A client that tried again would only be refused again.
@@ -198,18 +197,14 @@ def keys(request: web.Request) -> Set[str]:
 def parsed(raw: bytes) -> Json:
     """The object in a body, with texts that UTF-8 can hold."""
     try:
-        body = json.loads(raw, parse_constant=no_number)
-        if b"\\u" in raw:
-            body = json.loads(clean(json.dumps(body, ensure_ascii=False)))
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"the body is no JSON: {error}") from None
+        body = strict.loads(raw.decode("utf-8-sig"))
+    except ValueError as error:
+        raise Refusal(f"the body can't be read as JSON: {error}") from None
+    if b"\\u" in raw:
+        body = json.loads(clean(json.dumps(body, ensure_ascii=False)))
     if not isinstance(body, dict):
         raise Refusal("the body is no object")
     return body
-
-
-def no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
 
 
 WORLD = Server
