@@ -26,7 +26,7 @@ from typing import Any, Dict, List, Tuple
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.types import INVALID_PARAMS
 
-from ..door import ask
+from ..door import ask, files
 from ..door.episode import Episode, Failure, cause
 from ..door.program import COMPLAINTS, environment, said_last
 from ..door.settings import Tasks, Wrong, executable, is_command
@@ -99,10 +99,9 @@ class Served(Conversation):
                 for name, server in self.settings.servers.items():
                     await self.connect(stack, name, server, complaints)
                 whole = await self.converse(self.settings.turns)
-        path = os.path.join(self.home, "transcript.jsonl")
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(message, ensure_ascii=False) + "\n" for message in self.messages)
-        return self.end(await self.checked(self.settings.reward["command"], self.settings.folder, FLOW_TRANSCRIPT=path), truncated=not whole)
+        transcript = "".join(json.dumps(message, ensure_ascii=False) + "\n" for message in self.messages)
+        said = await self.checked(self.settings.reward["command"], self.settings.folder, FLOW_TRANSCRIPT=("transcript.jsonl", transcript))
+        return self.end(said, truncated=not whole)
 
     async def connect(self, stack: AsyncExitStack, name: str, server: Json, complaints: Any) -> None:
         seconds = self.settings.call_seconds
@@ -147,10 +146,8 @@ class Served(Conversation):
         if self.programs:
             return super().last_words()
         try:
-            with open(os.path.join(self.home, "complaints"), "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - COMPLAINTS))
-                return said_last(file.read())
-        except OSError:
+            return said_last((files.read(os.path.join(self.home, "complaints"), COMPLAINTS, end=True) or "").encode())
+        except files.Odd:
             return ""
 
 

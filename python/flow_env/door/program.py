@@ -10,6 +10,8 @@ from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Set
 
+from . import files
+
 OUTPUT = 1 << 20
 """So many bytes of standard output are kept: the last ones."""
 COMPLAINTS = 8 << 10
@@ -42,10 +44,10 @@ class Program:
         self.pipes: List["asyncio.Task[None]"] = []
 
     async def start(self, command: Sequence[str], folder: str, env: Mapping[str, str], given: str) -> None:
-        """Starts it; `given` is the file of its standard input."""
+        """Starts it; `given` is its standard input."""
         ends = [await self.pipe(self.output, OUTPUT), await self.pipe(self.complaints, COMPLAINTS)]
         try:
-            with open(given, "rb") as stdin:
+            with files.of_text(given) as stdin:
                 self.process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdin=stdin, stdout=ends[0], stderr=ends[1],
                                                                     start_new_session=True)
         finally:

@@ -63,10 +63,7 @@ class Run(Episode):
         said: Optional[Json]
         way, output = self.settings.reward, program.output.decode("utf-8", "replace")
         if checker:
-            path = os.path.join(self.home, "output")
-            with open(path, "wb") as kept:
-                kept.write(program.output)
-            said = await self.checked(checker, self.settings.folder, FLOW_OUTPUT=path)
+            said = await self.checked(checker, self.settings.folder, FLOW_OUTPUT=("output", bytes(program.output)))
             lacking = ""
         elif isinstance(way, dict):
             # In a folder that episodes share it could be another's.
