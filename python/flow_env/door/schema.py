@@ -50,7 +50,9 @@ class Schema:
         return self.known[id(schema)]
 
     def target(self, reference: Any) -> Any:
-        """The schema that `#/...` names."""
+        """The schema that `#/...` names, or `#`, which is the whole."""
+        if reference == "#":
+            return self.root
         at: Any = self.root
         steps = reference[2:].split("/") if isinstance(reference, str) and reference.startswith("#/") else []
         for step in steps:
