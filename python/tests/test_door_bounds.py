@@ -145,6 +145,26 @@ print(json.dumps({"reward": statuses.count(400), "won": fine == "left" and len(s
             self.assertIn((end.get("reward"), end.get("won")), [(10, True), (1, True)], end)
         self.assertEqual(len(calls), 2)
 
+    def test_half_requests_print_nothing(self):
+        flow = self.flow(CHAT + """
+import socket, time
+host, port = os.environ["OPENAI_BASE_URL"].split("/")[2].split(":")
+head = f"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\nauthorization: Bearer {os.environ['OPENAI_API_KEY']}\\r\\n"
+for text in ("content-length: 100\\r\\n\\r\\n{", "transfer-encoding: chunked\\r\\n\\r\\nzz\\r\\n{", "transfer-encoding: chunked\\r\\n\\r\\n5\\r\\n{",
+             "content-encoding: gzip\\r\\ncontent-length: 5\\r\\n\\r\\n{aaaa", "x: " + "y" * 100000, "\\x00: \\x01\\r\\n\\r\\n"):
+    for shut in (True, False):
+        with socket.create_connection((host, int(port))) as each:
+            each.sendall((head + text).encode())
+            if shut: each.shutdown(socket.SHUT_WR)
+            time.sleep(0.1)
+said([user("1")])
+print(1)
+""")
+        self.assertEqual(flow.play(lambda call: "a")[0][1].get("reward"), 1)
+        flow.end()
+        flow.listening.join(5)
+        self.assertEqual(b"".join(flow.complaints), b"")
+
     def test_a_call_that_the_policy_writes_too_large_is_text(self):
         program = CHAT + """
 tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any, Awaitable, Callable, Dict, Iterable, List, Mapping, Optional, Set
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ..limits import Json, clean
 from . import strict
@@ -53,6 +55,7 @@ class Server(World):
             app.router.add_get(prefix + "/v1/models", self.guarded(self.models, chat))
             app.router.add_get(prefix + "/v1/models/{model:.+}", self.guarded(self.models, chat))
         app.router.add_route("*", "/{rest:.*}", self.guarded(self.unknown, chat))
+        logging.getLogger("aiohttp.server").addFilter(is_ours)
         self.runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", 0, backlog=1024)
@@ -158,6 +161,8 @@ class Server(World):
             raise Refusal(f"the request didn't come whole within {PATIENCE:g} s", 408, "timeout_error") from None
         except web.HTTPRequestEntityTooLarge:
             raise Refusal(f"the request has more than {BODY} bytes", 413, "request_too_large") from None
+        except (web.RequestPayloadError, ConnectionError) as error:
+            raise Refusal(f"the request can't be read whole: {error}") from None
 
     def count(self, dialect: Anthropic) -> Handler:
         async def count(request: web.Request) -> web.StreamResponse:
@@ -186,6 +191,12 @@ class Server(World):
     async def unknown(self, request: web.Request) -> web.StreamResponse:
         self.find(request)
         raise Refusal(f"there is no {request.method} {clean(request.path.partition('/v1')[2])[:80] or '/'} here", 404, "not_found_error")
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    """Whether a log record isn't of a request that is no HTTP: its client gets a 400, and that is all."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, (HttpProcessingError, web.RequestPayloadError))
 
 
 def keys(request: web.Request) -> Set[str]:
