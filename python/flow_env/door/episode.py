@@ -11,6 +11,7 @@ from ..episodes import Refused
 from ..limits import Json, clean, wrong_view
 from . import calls, folders, graph, reward
 from .ask import Ask, Refusal, Reply
+from .forking import Forks
 from .graph import Graph, Node
 from .program import Program, environment
 from .settings import Settings, canonical
@@ -157,11 +158,11 @@ class Episode:
         task = {"FLOW_TASK": self.task} if len(self.task.encode()) <= TASK else {}
         return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **task, "FLOW_TASK_FILE": self.file, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
 
-    async def started(self, command: List[str], folder: str, **more: str) -> Program:
+    async def started(self, command: List[str], folder: str, forks: Optional[Forks] = None, **more: str) -> Program:
         """A program in this folder, with the task on its input."""
         program = Program(self.home)
         self.programs.append(program)
-        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), self.input)
+        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), self.input, forks)
         if self.outcome is not None:
             program.kill()
         return program

@@ -9,6 +9,7 @@ from ..limits import Json
 from . import reward as rewards
 from .ask import Refusal
 from .episode import Call, Episode, over
+from .forking import Forks
 from .program import Program
 from .settings import ProgramSettings
 
@@ -16,9 +17,9 @@ from .settings import ProgramSettings
 class Run(Episode):
     settings: ProgramSettings
 
-    def __init__(self, settings: ProgramSettings, port: int, task: Json, seed: int) -> None:
+    def __init__(self, settings: ProgramSettings, port: int, task: Json, seed: int, forks: Optional[Forks] = None) -> None:
         super().__init__(settings, task, seed)
-        self.port = port
+        self.port, self.forks = port, forks
         self.posted: Optional[Json] = None
         self.store: Json = {}
         self.refusal: Optional[Refusal] = None
@@ -30,7 +31,7 @@ class Run(Episode):
         return super().scrub(text).replace(self.key, "KEY").replace(f"127.0.0.1:{self.port}", "127.0.0.1:PORT")
 
     async def played(self) -> Json:
-        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder)
+        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder, self.forks)
         status = await program.wait()
         if self.outcome is not None:
             return self.outcome

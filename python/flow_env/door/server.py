@@ -16,6 +16,7 @@ from .anthropic import Anthropic
 from .ask import Refusal
 from .chat import Chat, Event
 from .episode import Call, Episode, over
+from .forking import Forks
 from .responses import Responses
 from .run import Run
 from .settings import ProgramSettings, Tasks, canonical, digest
@@ -41,6 +42,7 @@ class Server(World):
         self.episodes: Dict[str, Optional[Run]] = {}
         self.runner: Optional[web.AppRunner] = None
         self.port = 0
+        self.forks = Forks(self.program.command, self.program.folder) if self.program.start == "fork" else None
 
     async def begin(self) -> None:
         app = web.Application(client_max_size=BODY)
@@ -65,9 +67,11 @@ class Server(World):
     async def end(self) -> None:
         if self.runner is not None:
             await self.runner.cleanup()
+        if self.forks is not None:
+            await self.forks.close()
 
     def episode(self, task: Json, seed: int) -> Run:
-        run = Run(self.program, self.port, task, seed)
+        run = Run(self.program, self.port, task, seed, self.forks)
         self.episodes[run.key] = run
         return run
 
