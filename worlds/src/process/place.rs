@@ -301,8 +301,11 @@ impl ProcessSlot {
     }
 }
 
+/// An episode with its answer, or with the reason why there is none.
+type EpisodeResult = (usize, Result<Value, Fault>);
+
 /// These answers, each with its episode.
-fn with_episodes(answers: Vec<Value>) -> Result<Vec<(usize, Result<Value, Fault>)>, Fault> {
+fn with_episodes(answers: Vec<Value>) -> Result<Vec<EpisodeResult>, Fault> {
     answers.into_iter().map(|answer| Ok((episode(&answer)?, Ok(answer)))).collect()
 }
 
