@@ -236,7 +236,7 @@ print(1)
 """)
         calls, end = flow.play(lambda call: "a")[0]
         self.assertEqual(end.get("reward"), 1, end)
-        self.assertTrue(gone(calls[0]["messages"][0]["content"]))
+        self.assertTrue(gone(Path(calls[0]["messages"][0]["content"]).parent))
         self.assertEqual(flow.end()[0], 0)
 
     def test_a_folder_that_cannot_be_made_fails_its_episode_and_no_other(self):
