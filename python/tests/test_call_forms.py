@@ -146,10 +146,10 @@ class Families(unittest.TestCase):
 
     def test_no_text_takes_long(self):
         for mark in (*MARKS, "<|channel|>a<|message|>", "<think>", "</think>", "<arg_key>", "<parameter=", "<invoke name=\"", "```json\n"):
-            for text in (mark * 4_000, mark + " " * 40_000, mark + "x" * 40_000, mark + "{" * 40_000, mark + "[" * 40_000, mark + "<|call|>" * 5_000, mark + ":1" * 20_000):
-                began = time.monotonic()
+            for text in (mark * 4_000, mark + " " * 40_000, mark + "x" * 40_000, mark + "x" + " " * 40_000 + "y", mark + "{" * 40_000, mark + "[" * 40_000, mark + "<|call|>" * 5_000, mark + ":1" * 20_000):
+                began = time.process_time()
                 parse(text, TOOLS, strangers=True)
-                self.assertLess(time.monotonic() - began, 5, f"{mark}: {text[:40]}")
+                self.assertLess(time.process_time() - began, 2, f"{mark}: {text[:40]}")
 
     def test_half_of_a_character_is_mended(self):
         text = '<tool_call>{"name": "get_weather", "arguments": {"city": "\\ud800", "tags": ["\\udfff"]}}</tool_call>'

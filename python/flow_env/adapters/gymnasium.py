@@ -77,6 +77,7 @@ class Gymnasium(World):
         module = type(self.env.unwrapped).__module__
         self.rule = WON.get(module) or WON.get(module.partition(".")[0])
         self.named = action_names(self.id, self.env, names)
+        self.first = int(getattr(self.env.action_space, "start", 0))
         if self.named is None:
             self.lacks = frozenset({"actions"})  # type: ignore[misc]
         self.describe: Callable[[Any], str] = self.drawing if self.drawn else describer(self.env)
@@ -114,7 +115,7 @@ class Gymnasium(World):
     def choice(self, action: str) -> Any:
         if self.named is None:
             return action
-        return self.named.index(action) + int(self.env.action_space.start) if action in self.named else None
+        return self.named.index(action) + self.first if action in self.named else None
 
     def actions(self) -> Sequence[str]:
         return self.named or []

@@ -166,7 +166,7 @@ class Shell(Conversation):
         await self.copy(self.source / "tests", self.places["/tests"])
         script = os.path.join(self.places["/tests"], "test.sh")
         seconds = float(self.about["seconds"])
-        program = await self.started(["bash", script], self.work, **self.about["verifier_env"])
+        program = await self.started(["bash", script], self.work, self.about["verifier_env"])
         try:
             status = await asyncio.wait_for(program.wait(), seconds)
         except asyncio.TimeoutError:

@@ -196,7 +196,7 @@ def usable_alone(client: Client) -> Dict[str, str]:
                 odd[name if isinstance(name, str) else f"number {place + 1}"] = said(error)
         return {**raw, "tools": good}
 
-    dispatcher.send_raw_request = checked
+    dispatcher.send_raw_request = checked  # type: ignore[method-assign]
     return odd
 
 

@@ -14,6 +14,7 @@ from .ask import Ask, Refusal, Reply
 from .forking import Forks
 from .graph import Graph, Node
 from .program import Program, environment
+from .removal import remove
 from .settings import Settings, canonical
 
 
@@ -138,7 +139,7 @@ class Episode:
             await asyncio.wait({self.run})
         await self.swept()
         for home in self.homes:
-            await asyncio.get_running_loop().run_in_executor(folders.REMOVER, folders.remove, home)
+            await asyncio.get_running_loop().run_in_executor(folders.REMOVER, remove, home)
 
     async def swept(self) -> None:
         """Waits until no process of it is left."""
@@ -158,11 +159,11 @@ class Episode:
         task = {"FLOW_TASK": self.task} if len(self.task.encode()) <= TASK else {}
         return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **task, "FLOW_TASK_FILE": self.file, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
 
-    async def started(self, command: List[str], folder: str, forks: Optional[Forks] = None, **more: str) -> Program:
+    async def started(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None, forks: Optional[Forks] = None) -> Program:
         """A program in this folder, with the task on its input."""
         program = Program(self.home)
         self.programs.append(program)
-        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), self.input, forks)
+        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **(more or {})}), self.input, forks)
         if self.outcome is not None:
             program.kill()
         return program
@@ -176,7 +177,7 @@ class Episode:
             paths[variable] = os.path.join(self.homes[-1], name)
             with open(paths[variable], "wb") as file:
                 file.write(text.encode() if isinstance(text, str) else text)
-        check = await self.started(command, folder, **paths)
+        check = await self.started(command, folder, paths)
         status = await check.wait()
         said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
         if said is None or status != 0:

@@ -21,7 +21,7 @@ class Form(NamedTuple):
 
 def between(start: str, end: str) -> "re.Pattern[str]":
     """From a mark to its end, or to the end of the text."""
-    return re.compile(rf"{start}\s*(.*?)\s*(?:{end}|\Z)", re.DOTALL)
+    return re.compile(rf"{start}(.*?)(?:{end}|\Z)", re.DOTALL)
 
 
 def after(start: str) -> "re.Pattern[str]":
@@ -35,7 +35,7 @@ FORMS = (
     Form("Llama 3", ("<|python_tag|>",), after(r"<\|python_tag\|>"), objects),
     Form("Llama 4", ("<|python_start|>",), between(r"<\|python_start\|>", r"<\|python_end\|>"), pythonic),
     Form("Kimi K2", ("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
-         re.compile(r"(?:<\|tool_calls_section_begin\|>\s*)?(<\|tool_call_begin\|>.*?)\s*(?:<\|tool_calls_section_end\|>|\Z)", re.DOTALL), kimi),
+         re.compile(r"(?:<\|tool_calls_section_begin\|>\s*)?(<\|tool_call_begin\|>.*?)(?:<\|tool_calls_section_end\|>|\Z)", re.DOTALL), kimi),
     Form("DeepSeek V3, R1, V3.1", ("<｜tool▁calls▁begin｜>",), between("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"), deepseek),
     Form("DeepSeek V3.2", ("<｜DSML｜",), between("<｜DSML｜(?:function_calls|tool_calls)>", "</｜DSML｜(?:function_calls|tool_calls)>"), invoked),
     Form("MiniMax M2", ("<minimax:tool_call>",), between("<minimax:tool_call>", "</minimax:tool_call>"), invoked),
@@ -49,11 +49,12 @@ FORMS = (
     Form("Gemma 3", ("```tool_code",), between("```tool_code", "```"), pythonic),
 )
 MARKS = tuple(mark for form in FORMS for mark in form.marks)
-FENCED = re.compile(r"\s*```(?:json|python)?\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+FENCE = re.compile(r"\s*```(?:json|python)?[ \t]*\n")
 
 
 def unmarked(text: str, known: Known) -> List[Call]:
     """Calls in a text that is nothing else: JSON of Llama 3, a list of Python's calls of Llama 3.2, either in a fence of Gemma 3."""
-    fenced = FENCED.match(text)
-    inner = fenced.group(1) if fenced else text
+    fence, inner = FENCE.match(text), text.rstrip()
+    if fence and inner.endswith("\n```"):
+        inner = inner[fence.end():-3]
     return objects(inner, known) or (pythonic(inner, known) if inner.lstrip().startswith("[") else [])

@@ -13,8 +13,10 @@ Known = Mapping[str, Any]
 """Tools that may be called, each with the schema of its arguments."""
 
 MISTRAL = re.compile(r"\s*(?:\[TOOL_CALLS\])?([\w.-]+)(?:\[CALL_ID\][\w-]+)?\[ARGS\]\s*")
-KIMI = re.compile(r"<\|tool_call_begin\|>\s*(?:functions\.)?([^<]*?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*(.*?)\s*(?:<\|tool_call_end\|>|\Z)", re.DOTALL)
-DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>\s*(?:function<｜tool▁sep｜>)?([^<\n]+?)\s*(?:<｜tool▁sep｜>|\n```json\n)(.*?)(?:\n```)?\s*(?:<｜tool▁call▁end｜>|\Z)", re.DOTALL)
+KIMI = re.compile(r"<\|tool_call_begin\|>\s*(?:functions\.)?([^<\s]+?)(?::\d+)?\s*"
+                  r"<\|tool_call_argument_begin\|>(.*?)(?:<\|tool_call_end\|>|\Z)", re.DOTALL)
+DEEPSEEK = re.compile(r"<｜tool▁call▁begin｜>\s*(?:function<｜tool▁sep｜>)?([^<\s]+)\s*"
+                      r"(?:<｜tool▁sep｜>|```json\n)(.*?)(?:<｜tool▁call▁end｜>|\Z)", re.DOTALL)
 
 
 def objects(text: str, known: Known) -> List[Call]:
@@ -86,5 +88,10 @@ def named(pattern: "re.Pattern[str]", text: str, known: Known) -> List[Call]:
     """Calls in a text that is nothing but matches of a name and JSON."""
     if pattern.sub("", text).strip():
         return []
-    some = [called({"name": name, "arguments": arguments or "{}"}, known) for name, arguments in pattern.findall(text)]
+    some = [called({"name": name, "arguments": unfenced(arguments) or "{}"}, known) for name, arguments in pattern.findall(text)]
     return [call for call in some if call] if all(some) else []
+
+
+def unfenced(arguments: str) -> str:
+    arguments = arguments.strip()
+    return arguments[:-3] if arguments.endswith("```") else arguments

@@ -31,7 +31,7 @@ class Run(Episode):
         return super().scrub(text).replace(self.key, "KEY").replace(f"127.0.0.1:{self.port}", "127.0.0.1:PORT")
 
     async def played(self) -> Json:
-        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder, self.forks)
+        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder, forks=self.forks)
         status = await program.wait()
         if self.outcome is not None:
             return self.outcome

@@ -11,7 +11,7 @@ try:
     from jsonschema.exceptions import best_match
     from referencing import Registry
 except ImportError:
-    validators = None  # type: ignore[assignment]
+    validators = None
 
 Types = FrozenSet[str]
 ALL: Types = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
@@ -98,14 +98,15 @@ class Schema:
             return None
         try:
             # A pattern may take for ever on a text that a policy writes. The tool itself will hold it.
-            kind = validators.extend(validators.validator_for(self.root, validators.Draft202012Validator), {"pattern": lambda *_: (), "patternProperties": lambda *_: ()})
+            kind = validators.validator_for(self.root, validators.Draft202012Validator)
+            kind = validators.extend(kind, {"pattern": lambda *_: (), "patternProperties": lambda *_: ()})
             error = best_match(kind(self.root, registry=Registry()).iter_errors(arguments))
         except Exception:
             return None
         if error is None:
             return None
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)[1:]
-        return (f"the argument `{place}`: " if place else "the arguments: ") + error.message[:300]
+        return (f"the argument `{place}`: " if place else "the arguments: ") + str(error.message)[:300]
 
 
 def wrong_names(schema: Mapping[str, Any], arguments: Mapping[str, Any], open_to: bool) -> Optional[str]:

@@ -9,10 +9,10 @@ from . import strict
 from .json_calls import Call, Known, objects
 from .schema import Schema
 
-QWEN = re.compile(r"<function=([^>\s]+)>\s*(.*?)\s*(?:</function>|\Z)", re.DOTALL)
+QWEN = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
 QWEN_ARGUMENT = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 GLM_ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
-INVOKE = re.compile(r'<(?:｜DSML｜)?invoke name="([^"]+)">\s*(.*?)\s*(?:</(?:｜DSML｜)?invoke>|\Z)', re.DOTALL)
+INVOKE = re.compile(r'<(?:｜DSML｜)?invoke name="([^"]+)">(.*?)(?:</(?:｜DSML｜)?invoke>|\Z)', re.DOTALL)
 INVOKE_ARGUMENT = re.compile(r'<(?:｜DSML｜)?parameter name="([^"]+)"(?: string="(true|false)")?>(.*?)</(?:｜DSML｜)?parameter>', re.DOTALL)
 WORDS = {"true": True, "false": False, "none": None}
 """Python's words, which coders write for JSON's."""
@@ -32,7 +32,7 @@ def tagged(text: str, known: Known) -> List[Call]:
         return qwen(text, known)
     name = GLM_ARGUMENT.sub("", text).strip()
     # Without an argument a name alone is a call only where there is such a tool.
-    if "<arg_key>" in text or dict.__contains__(known, name):  # type: ignore[arg-type]
+    if "<arg_key>" in text or dict.__contains__(known, name):
         return with_arguments(name, "", GLM_ARGUMENT.findall(text), known)
     return objects(text, known)
 
@@ -57,7 +57,7 @@ class Text(str):
 
 def with_json(name: str, body: str, known: Known) -> List[Call]:
     try:
-        arguments = strict.loads(body) if body.startswith("{") else None
+        arguments = strict.loads(body) if body.lstrip().startswith("{") else None
     except ValueError:
         return []
     return [(name, arguments)] if name in known and isinstance(arguments, dict) else []
