@@ -350,7 +350,10 @@ class Episodes:
             raise Refused("this world doesn't list its actions")
         new: List[str] = []
         if not episode.over:
-            new = list(dict.fromkeys(clean(action) for action in self.calmly(episode, episode.world.actions)))
+            listed = self.calmly(episode, episode.world.actions)
+            if isinstance(listed, str):
+                raise TypeError(f"`actions` gave the text {listed[:80]!r}: it gives a list of texts")
+            new = list(dict.fromkeys(map(clean, listed)))
         old, episode.listed = episode.listed, new
         wrong = limits.wrong_actions(new, False)
         if wrong:

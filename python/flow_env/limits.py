@@ -14,6 +14,8 @@ ACTIONS = 10_000
 ACTION = 4_096
 INFO = 32
 WORDS = 65_536
+SINGLE = 3.4028234663852886e38
+"""The largest number of 32 bits."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\Z")
 TASK = re.compile(r"[A-Za-z0-9._/:+-]{1,128}\Z")
 ABILITIES = ("actions", "expert", "rollback", "copy")
@@ -28,7 +30,15 @@ Json = Dict[str, Any]
 
 def is_number(value: object) -> bool:
     """Whether a JSON value is a finite number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def is_single(value: object) -> bool:
+    """Whether a JSON value is a finite number as rows keep rewards: in 32 bits."""
+    return is_number(value) and abs(value) <= SINGLE  # type: ignore[arg-type]
 
 
 def is_text(value: object) -> bool:
@@ -104,8 +114,9 @@ def wrong_view(view: Mapping[str, Any], step: bool, have: bool) -> List[str]:
         if name not in present:
             wrong.append(f"`{name}` is missing")
     for name in ("reward", "score"):
-        if name in present and not is_number(present[name]):
-            wrong.append(f"`{name}` is no finite number")
+        if name in present and not is_single(present[name]):
+            too_large = is_number(present[name])
+            wrong.append(f"`{name}` is too large: {present[name]:g} is beyond 32 bits" if too_large else f"`{name}` is no finite number")
     for name in ("done", "won", "truncated", "valid"):
         if name in present and not isinstance(present[name], bool):
             wrong.append(f"`{name}` is neither true nor false")

@@ -51,16 +51,31 @@ class Bfcl(unittest.TestCase):
         self.assertEqual((["sort" in some for some in names].index(True), first[0][5]["observation"].endswith("What about now?")), (5, True))
 
     def test_wrong_calls_go_back_to_the_policy(self):
-        said = iter([tool_calls(("fly", {})), "<tool_call>{", tool_calls(("cd", {})), tool_calls(("cd", {"folder": 3, "x=print(1), y": 1})), tool_calls(("cd", {"folder": 3})),
-                     tool_calls(("echo", {"content": "ls() and mv()"})), tool_calls(("ls", {"a": float("nan")}))])
+        said = iter([tool_calls(("fly", {})), tool_calls(("cd", {})), tool_calls(("cd", {"folder": 3, "x=print(1), y": 1})), tool_calls(("cd", {"folder": 3})),
+                     tool_calls(("echo", {"content": "ls() and mv()"}))])
         calls, end = self.flow("bfcl:multi_turn_base").play(lambda call: next(said, "Done."), ["multi_turn_base_0"])[0]
-        results = [call["messages"][-1]["content"] for call in calls[1:8]]
+        results = [call["messages"][-1]["content"] for call in calls[1:6]]
         self.assertTrue(results[0].startswith("Error: there is no tool `fly`; there are "), results)
-        self.assertTrue(results[1].startswith("Error: the call of a tool can't be read"), results)
-        self.assertEqual(results[2:4], ["Error: the argument `folder` is missing", "Error: there is no argument `x=print(1), y`; there are folder"])
-        self.assertIn("ls() and mv()", results[5])
-        self.assertEqual([call["view"].get("valid", True) for call in calls[1:8]], [False] * 5 + [True, False], results)
+        self.assertEqual(results[1:3], ["Error: the argument `folder` is missing", "Error: there is no argument `x=print(1), y`; there are folder"])
+        self.assertIn("ls() and mv()", results[4])
+        self.assertEqual([call["view"].get("valid", True) for call in calls[1:6]], [False] * 4 + [True], results)
         self.assertEqual((end["reward"], end["done"]), (0, True))
+
+    def test_an_answer_whose_call_cannot_be_read_ends_the_turn_as_in_the_package(self):
+        flow = self.flow("bfcl:multi_turn_base")
+        questions = len(flow.play(lambda call: "", ["multi_turn_base_0"])[0][0])
+        for said in ("<tool_call>{", tool_calls(("ls", {"a": float("nan")})), "<tool_call>[1]</tool_call>", "<think>I call <tool_call>{</tool_call>"):
+            calls, end = flow.play(lambda call: said, ["multi_turn_base_0"])[0]
+            self.assertEqual((len(calls), [call["messages"][-1]["role"] for call in calls]), (questions, ["user"] * questions), said)
+            self.assertEqual((end["reward"], end.get("truncated"), end["info"]), (0, None, {"turns": questions}))
+            wanted = said.startswith("<think>")  # a thought has no calls, so nothing is wrong with it
+            self.assertEqual([each.get("valid", True) for each in (*(call["view"] for call in calls[1:]), end)], [wanted] * questions)
+        # The ground truth after it doesn't help: its turn is over.
+        view, spoilt = flow.ask({"request": "reset", "episode": 7, "split": "train", "task": "multi_turn_base_0", "seed": 1}), False
+        while "call" in view:
+            action = flow.ask({"request": "expert", "episode": 7})["action"] if spoilt else "<tool_call>{"
+            spoilt, view = True, flow.ask({"request": "step", "episode": 7, "action": action})
+        self.assertEqual((view["reward"], view["won"]), (0, False))
 
     def test_a_function_that_never_ends_fails_the_episode_alone(self):
         import signal

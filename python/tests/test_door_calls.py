@@ -1,10 +1,12 @@
 """Calls of tools in what a policy wrote, by family; and conversations brought to one form."""
 
+import json
 import unittest
 
 from flow_env.door.anthropic import Anthropic
 from flow_env.door.ask import Reply, assistant, settled, tool_call
 from flow_env.door.calls import parse
+from flow_env.door.chat import Chat
 from flow_env.door.graph import answer
 from flow_env.door.responses import Responses
 
@@ -14,9 +16,18 @@ TOOLS = [{"function": {"name": name, "parameters": {"properties": {"n": {"type":
 
 class Parsing(unittest.TestCase):
     def test_numbers_that_nobody_can_write_are_no_call(self):
-        for value in ("NaN", "-Infinity", "1e999", "9" * 400):
+        deep = "[" * 98 + "]" * 98  # as an argument it is 100 deep: in the arguments, in the call
+        self.assertEqual(parse(f'{{"name": "add", "arguments": {{"l": {deep}}}}}', TOOLS)[1][0][0], "add")
+        most = f'{{"name": "add", "arguments": {{"n": {2**64 - 1}}}}}'
+        self.assertEqual(parse(most, TOOLS)[1], [("add", {"n": 2**64 - 1})])
+        for value in ("NaN", "-Infinity", "1e999", "-1e999", "9" * 400, str(2**64), str(-2**63 - 1), f"[[{deep}]]", "[" * 5000 + "]" * 5000):
             text = f'<tool_call>{{"name": "add", "arguments": {{"n": {value}}}}}</tool_call>'
             self.assertEqual(parse(text, TOOLS), (text, [], False))
+            self.assertEqual(parse(f'[TOOL_CALLS]add[ARGS]{{"n": {value}}}', TOOLS)[1], [])
+            written = {"name": "add", "arguments": f'{{"n": {value}}}'}  # JSON in a text
+            self.assertEqual(parse(f"<tool_call>{json.dumps(written)}</tool_call>", TOOLS)[1], [])
+            # As an echo of the client it is no object, and stays the text that it is.
+            self.assertIsInstance(tool_call("x", "f", written["arguments"])["function"]["arguments"], str)
         self.assertEqual(parse(f"<function=add><parameter=n>NaN</parameter></function>", TOOLS)[1], [("add", {"n": "NaN"})])
 
     def test_calls_of_unknown_tools_where_they_are_wanted(self):
@@ -96,6 +107,46 @@ class Settling(unittest.TestCase):
         other = "call_ff112233445566aa_0"
         self.assertEqual(len(settled([assistant("", [call(ours[0])]), result(ours[0]), assistant("", [call(other)]), result(other)])), 4)
         self.assertEqual(len(settled([assistant("a"), assistant("b")])), 2)
+
+    OURS = ["call_00112233445566aa_0", "call_00112233445566aa_1", "call_00112233445566aa_10"]
+
+    def of_chat(self, calls, results):
+        sent = [{"role": "user", "content": "u"}, {"role": "assistant", "content": None, "tool_calls": [
+            {"id": each, "type": "function", "function": {"name": f"f{each[-2:]}", "arguments": "{}"}} for each in calls]}]
+        return Chat().parse({"model": "m", "messages": sent + [{"role": "tool", "tool_call_id": each, "content": each} for each in results]}, {}).messages
+
+    def of_messages(self, calls, results):
+        sent = [{"role": "user", "content": "u"}, {"role": "assistant", "content": [{"type": "tool_use", "id": each, "name": f"f{each[-2:]}", "input": {}} for each in calls]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": each, "content": each} for each in results]}]
+        return Anthropic().parse({"model": "m", "max_tokens": 9, "messages": sent}, {}).messages
+
+    def of_responses(self, calls, results):
+        sent = [{"role": "user", "content": "u"}, *({"type": "function_call", "call_id": each, "name": f"f{each[-2:]}", "arguments": "{}"} for each in calls),
+                *({"type": "function_call_output", "call_id": each, "output": each} for each in results)]
+        return Responses().parse({"model": "m", "input": sent}, {}).messages
+
+    def test_results_stand_in_the_order_of_the_calls(self):
+        import itertools
+
+        for of in (self.of_chat, self.of_messages, self.of_responses):
+            wanted = of(self.OURS, self.OURS)
+            self.assertEqual([message["content"] for message in wanted[2:]], self.OURS)
+            for order in itertools.permutations(self.OURS):
+                self.assertEqual(of(self.OURS, order), wanted)  # results as the tools came to an end
+                self.assertEqual(of(order, order), wanted)  # a client that brings the calls into that order, too
+            # A result that is missing leaves the others in order; one of no call of the answer stays where it is.
+            self.assertEqual([message["content"] for message in of(self.OURS, ["other", *self.OURS[:0:-1]])[2:]], ["other", *self.OURS[1:]])
+
+    def test_results_are_ordered_by_ids_of_the_clients_own_and_around_other_texts(self):
+        self.assertEqual([message["content"] for message in self.of_chat(["x", "a"], ["a", "x"])[2:]], ["x", "a"])
+        self.assertEqual([message["content"] for message in self.of_chat(["", ""], ["", ""])[2:]], ["", ""])
+        messages = self.of_messages(["x", "a"], [])[:2]
+        results = [{"role": "tool", "content": each, "tool_call_id": each} for each in ("a", "x")]
+        between = {"role": "user", "content": "by the way"}
+        self.assertEqual([message["content"] for message in settled([*messages, results[0], between, results[1]])[2:]], ["x", "by the way", "a"])
+        # A later answer's results are its own, though its ids are the same.
+        twice = settled([*messages, *results, messages[1], {**results[0], "content": "a2"}, {**results[1], "content": "x2"}])
+        self.assertEqual([message["content"] for message in twice if message["role"] == "tool"], ["x", "a", "x2", "a2"])
 
     def test_arguments_are_an_object_where_they_are_the_text_of_one(self):
         for given, wanted in [('{"a": 1}', {"a": 1}), ("", {}), ("{", "{"), ("[1]", "[1]"), (None, {}), ({"b": 2}, {"b": 2})]:

@@ -10,6 +10,7 @@ from flow_env import limits, words
 from flow_env.change import change, changed
 from flow_env.episodes import Episodes
 from flow_env.serve import encoded
+from flow_env.world import View
 
 from . import worlds
 
@@ -137,6 +138,20 @@ class Faults(Asking):
             self.assertIn("has failed before", self.ask("step", action="right")["error"])
         self.assertEqual(self.ask("step", 2, action="right")["observation"], "You are at 1.")
         self.assertEqual(self.ask("step", 2, action="half")["observation"], "half ? a character")
+
+    def test_numbers_that_rows_cannot_hold_and_a_text_for_a_list_become_errors(self):
+        for field in ("reward", "score"):
+            for value in (1e39, -1e39, 10**39, 10**400):
+                self.reset()
+                world = self.episodes.open[1].world
+                world.step = lambda action: View("x", **{"reward": 0, field: value})
+                self.assertRegex(self.ask("step", action="right")["error"], f"`{field}` is (too large|no finite number)")
+        self.reset()
+        self.episodes.open[1].world.step = lambda action: View("x", reward=3.4e38)
+        self.assertEqual(self.ask("step", action="right")["reward"], 3.4e38)
+        self.reset()
+        self.episodes.open[1].world.actions = lambda: "left"
+        self.assertIn("`actions` gave the text 'left': it gives a list of texts", self.ask("actions", actions="full")["error"])
 
     def test_what_is_too_long_becomes_an_error(self):
         self.reset()

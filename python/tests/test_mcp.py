@@ -31,8 +31,7 @@ server.run()
 """
 
 
-@unittest.skipUnless(importlib.util.find_spec("mcp"), "the package mcp isn't here")
-class Mcp(unittest.TestCase):
+class Serving(unittest.TestCase):
     def file(self, **changed):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -50,6 +49,9 @@ class Mcp(unittest.TestCase):
         self.addCleanup(lambda: flow.child.poll() is None and flow.end())
         return flow
 
+
+@unittest.skipUnless(importlib.util.find_spec("mcp"), "the package mcp isn't here")
+class Mcp(Serving):
     def policy(self, call):
         """Asks how many there are and orders the rest."""
         task, last = call["messages"][1]["content"], call["messages"][-1]
@@ -139,3 +141,49 @@ class Mcp(unittest.TestCase):
                 World(self.file(**changed))
         with self.assertRaisesRegex(RuntimeError, "the file can't be read"):
             Flow.of("mcp:none.json")
+
+
+ODD = """
+import json, sys
+tools = [{"name": "fine", "description": "d", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}, *json.loads(sys.argv[1])]
+for line in sys.stdin:
+    asked = json.loads(line)
+    result = {"initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "odd", "version": "1"}},
+              "tools/list": {"tools": tools}, "tools/call": {"content": [{"type": "text", "text": "called " + json.dumps(asked.get("params", {}).get("arguments"))}]}}.get(asked["method"])
+    if "id" in asked:
+        answer = {"result": result} if result else {"error": {"code": -32601, "message": "no such method"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
+
+@unittest.skipUnless(importlib.util.find_spec("mcp"), "the package mcp isn't here")
+class OddTools(Serving):
+    def odd(self, *tools):
+        return {"odd": {"command": [sys.executable, "-c", ODD, json.dumps(tools)]}}
+
+    def names(self, flow):
+        calls, end = flow.play(lambda call: tool_calls(("fine", {"a": 1, "more": True})) if len(call["messages"]) == 2 else "Done.", ["pears"])[0]
+        self.assertEqual(calls[1]["messages"][-1]["content"], 'called {"a": 1, "more": true}')
+        self.assertEqual(end.get("reward"), 0, end)
+        return [tool["function"]["name"] for tool in calls[0]["tools"]]
+
+    def test_a_tool_that_cannot_be_used_is_left_out_and_named(self):
+        deep = {"type": "object"}
+        for _ in range(60):  # 121 deep; the client library takes no line of more than 200
+            deep = {"properties": {"a": deep}}
+        for odd, wanted in [({"name": "null", "inputSchema": None}, "`null`"), ({"name": "none"}, "`none`"), ({"name": "text", "inputSchema": "x"}, "`text`"), ({"inputSchema": {"type": "object"}}, "number 2"),
+                            ({"name": "deep", "inputSchema": deep}, "nested more than 100 deep"), ({"name": "huge", "inputSchema": {"type": "object", "maxProperties": 10**30}}, "no integer of 64 bits")]:
+            flow = self.flow(servers=self.odd(odd, {"name": "also", "inputSchema": {"type": "object"}}))
+            self.assertEqual(self.names(flow), ["fine", "also"])
+            flow.end()
+            self.assertRegex(b"".join(flow.complaints).decode(), f"(?s)the tool .*of the server `odd` is left out: .*")
+            self.assertIn(wanted, b"".join(flow.complaints).decode())
+
+    def test_open_and_composed_schemas_can_be_called(self):
+        composed = {"type": "object", "anyOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"required": ["b"]}]}
+        flow = self.flow(servers=self.odd({"name": "open", "inputSchema": {"type": "object"}}, {"name": "either", "inputSchema": composed}))
+        said = iter([tool_calls(("open", {"anything": [1]})), tool_calls(("either", {"b": 1})), tool_calls(("either", {"c": 1})), tool_calls(("either", {"a": "1"}))])
+        calls, _ = flow.play(lambda call: next(said, "Done."), ["pears"])[0]
+        results = [call["messages"][-1]["content"] for call in calls[1:]]
+        self.assertEqual(results[:2], ['called {"anything": [1]}', 'called {"b": 1}'])
+        self.assertTrue(all(result.startswith("Error: the argument") for result in results[2:]), results)

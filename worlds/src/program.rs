@@ -41,6 +41,9 @@ struct ProgramSettings {
     /// Where its reward comes from.
     #[serde(default)]
     reward: RewardSource,
+    /// How an episode's program is started.
+    #[serde(default, skip_serializing_if = "StartMode::is_process")]
+    start: StartMode,
     /// The reward from which an episode counts as won, where the program doesn't say.
     #[serde(default = "number::<f64, 1>")]
     won_at: f64,
@@ -70,6 +73,26 @@ struct ProgramSettings {
     #[serde(default = "number::<f64, 300>", skip_serializing)]
     #[schemars(range(min = 0.001, max = 86_400), extend("default" = 300.0))]
     seconds: f64,
+}
+
+/// How an episode's program is started.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq)]
+#[schemars(inline)]
+#[serde(rename_all = "lowercase")]
+enum StartMode {
+    /// As a new process.
+    #[default]
+    Process,
+    /// A program in Python: as a fork of a process that has imported its packages, so that an episode doesn't pay for
+    /// them. Packages that start threads or read the environment as they are imported need `process`.
+    Fork,
+}
+
+impl StartMode {
+    /// Programs that were started before this setting was there keep their line.
+    fn is_process(&self) -> bool {
+        *self == StartMode::Process
+    }
 }
 
 /// Where the reward of an episode comes from.
@@ -147,8 +170,13 @@ mod tests {
         std::fs::write(&tasks, "\n").unwrap();
         assert!(game(with.clone()).unwrap_err().to_string().contains("there is no task in it"));
         std::fs::write(&tasks, "{\"id\": \"a\"}").unwrap();
-        let game = game(with).unwrap();
-        let program = game.program().unwrap();
+        let made = game(with.clone()).unwrap();
+        let program = made.program().unwrap();
+        let with = |start: Value| {
+            let mut with = with.clone();
+            with["start"] = start;
+            with
+        };
         assert_eq!(
             (&program.command[1..4], program.name.as_str(), program.seconds),
             (&["-m", "flow_env", "serve"].map(String::from)[..], "sums", 300.0)
@@ -156,5 +184,9 @@ mod tests {
         let door: Value = serde_json::from_str(program.command[4].strip_prefix("program:").unwrap()).unwrap();
         assert_eq!((&door["reward"]["file"], &door["parallel"], &door["calls"]), (&json!("reward.json"), &json!(true), &json!(1000)));
         assert_eq!(door.get("name"), None, "what only flow reads isn't handed on");
+        assert_eq!(door.get("start"), None, "an earlier pipeline's door is begun with the same line");
+        let forks = game(with(json!("fork"))).unwrap();
+        assert!(forks.program().unwrap().command[4].contains("\"start\":\"fork\""));
+        assert!(game(with(json!("spawn"))).unwrap_err().to_string().contains("unknown variant `spawn`, expected `process` or `fork`"));
     }
 }

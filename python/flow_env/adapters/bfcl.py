@@ -1,7 +1,8 @@
 """The multi-turn categories of the Berkeley Function-Calling Leaderboard: `bfcl:CATEGORY[,key=value...]`, such as `bfcl:multi_turn_base`.
 
 The categories are `multi_turn_base`, `multi_turn_miss_func`, `multi_turn_miss_param` and `multi_turn_long_context`, of the package
-`bfcl-eval`, with its questions, simulated APIs and checker. The user's turns are scripted; a turn ends with an answer that calls no tool.
+`bfcl-eval`, with its questions, simulated APIs and checker. The user's turns are scripted; a turn ends with an answer that calls no tool,
+or whose call can't be read.
 The reward is the checker's verdict on all turns, 1 or 0; `info` has the turns that were done. As in the package, more than `turns` (20) answers in a turn
 are a failure of the policy: reward 0, `truncated`. The last tenth of the tasks is `test`. The expert writes the ground truth as Hermes' calls of tools
 (`multi_turn_miss_func_49` can't be won so: its truth calls a function that its turn doesn't offer).
@@ -75,6 +76,7 @@ class Bfcl(World):
 class Turns(Conversation):
     processes = False
     typed = False  # the functions are Python, and some of the ground truth isn't of the documents' types
+    asks_again = False  # the package goes on with the next turn
 
     def __init__(self, settings: BfclSettings, entry: Json, seed: int, tools: List[Json]) -> None:
         super().__init__(settings, entry, seed)

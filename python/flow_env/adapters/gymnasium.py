@@ -3,11 +3,15 @@
 
 `import` names a module that registers environments. An observation is shown as the environment draws it in letters, if it can,
 and else as its numbers; one with more than 200 numbers, such as a picture, is refused. Actions are named as the environment names
-them, or by `names=left|right`, or are numbers. `won` is a positive reward in the last step.
+them, or by `names=left|right`, or are numbers.
+
+`won` is `is_success` or `success` in the `info` of the last step. Environments of Gymnasium and MiniGrid that have neither have a rule of
+their own (`WON`). Of all others no episode counts as won: a positive reward need not be a success.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import importlib
 import inspect
@@ -33,6 +37,19 @@ NAMES = {
     "LunarLander": ["wait", "left", "main", "right"],
 }
 """Actions that Gymnasium's documentation names and its code doesn't."""
+ENDED, TRUNCATED, PAID = "it ended", "it reached its limit of steps", "it ended with a positive reward"
+WON = {
+    "gymnasium.envs.toy_text.frozen_lake": PAID,
+    "gymnasium.envs.toy_text.cliffwalking": ENDED,
+    "gymnasium.envs.toy_text.taxi": ENDED,
+    "gymnasium.envs.toy_text.blackjack": PAID,
+    "gymnasium.envs.classic_control.cartpole": TRUNCATED,
+    "gymnasium.envs.classic_control.mountain_car": ENDED,
+    "gymnasium.envs.classic_control.acrobot": ENDED,
+    "gymnasium.envs.box2d.lunar_lander": PAID,
+    "minigrid": PAID,
+}
+"""When an episode is won, by the module or the package of its environment."""
 MOST = 200
 
 
@@ -57,7 +74,10 @@ class Gymnasium(World):
         self.world = f"gymnasium {version('gymnasium')}"
         if "MiniGrid" in self.id or "BabyAI" in self.id:
             self.world += f", minigrid {version('minigrid')}"
+        module = type(self.env.unwrapped).__module__
+        self.rule = WON.get(module) or WON.get(module.partition(".")[0])
         self.named = action_names(self.id, self.env, names)
+        self.first = int(getattr(self.env.action_space, "start", 0))
         if self.named is None:
             self.lacks = frozenset({"actions"})  # type: ignore[misc]
         self.describe: Callable[[Any], str] = self.drawing if self.drawn else describer(self.env)
@@ -81,15 +101,21 @@ class Gymnasium(World):
         chosen = self.choice(action.strip())
         if chosen is None:
             return View(f"There is no action {action[:100]!r}.", valid=False)
-        observation, reward, terminated, truncated, _ = self.env.step(chosen)
-        done = bool(terminated or truncated)
-        return View(self.describe(observation), reward=float(reward), done=done, truncated=bool(truncated and not terminated),
-                    won=done and float(reward) > 0)
+        observation, reward, terminated, truncated, info = self.env.step(chosen)
+        done, cut = bool(terminated or truncated), bool(truncated and not terminated)
+        return View(self.describe(observation), reward=float(reward), done=done, truncated=cut, won=done and self.won(info, cut, float(reward)))
+
+    def won(self, info: Dict[str, Any], cut: bool, reward: float) -> bool:
+        """Whether an episode that is over is won."""
+        for name in ("is_success", "success"):
+            if name in info:
+                return bool(info[name])
+        return cut if self.rule == TRUNCATED else not cut and (self.rule == ENDED or self.rule == PAID and reward > 0)
 
     def choice(self, action: str) -> Any:
         if self.named is None:
             return action
-        return self.named.index(action) + getattr(self.env.action_space, "start", 0) if action in self.named else None
+        return self.named.index(action) + self.first if action in self.named else None
 
     def actions(self) -> Sequence[str]:
         return self.named or []
@@ -114,16 +140,20 @@ def action_names(name: str, env: Any, listed: Optional[str]) -> Optional[List[st
         return None
     if not isinstance(space, spaces.Discrete):
         raise ValueError(f"the actions of {name} are {space}; only discrete ones and text can be played")
-    count = int(space.n)
+    values = range(int(space.start), int(space.start) + int(space.n))
     own = getattr(env.unwrapped, "actions", None)
-    names = NAMES.get(name.split("-")[0].split("/")[-1])
+    names: Optional[List[str]] = None
     if listed is not None:
         names = str(listed).split("|")
-    elif inspect.isclass(own) and hasattr(own, "__members__"):
-        names = [member.replace("_", " ") for member in own.__members__]
-    if names is not None and len(names) != count:
-        raise ValueError(f"{name} has {count} actions, and these are {len(names)} names: {', '.join(names)}")
-    return names or [str(number) for number in range(count)]
+    elif inspect.isclass(own) and issubclass(own, enum.Enum):
+        # An environment may allow the first of them alone.
+        by_value = {member.value: member.name.replace("_", " ") for member in own}
+        names = [by_value[value] for value in values] if set(values) <= set(by_value) else None
+    elif type(env.unwrapped).__module__.startswith("gymnasium.envs."):
+        names = NAMES.get(name.split("-")[0].split("/")[-1])
+    if names is not None and len(names) != len(values):
+        raise ValueError(f"{name} has {len(values)} actions, and these are {len(names)} names: {', '.join(names)}")
+    return names or [str(value) for value in values]
 
 
 def describer(env: Any) -> Callable[[Any], str]:

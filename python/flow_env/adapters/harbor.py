@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from ..door import ask, reward
+from ..door import ask, files, reward, strict
 from ..door.episode import Episode, Failure
 from ..door.program import Program
+from ..door.removal import remove
 from ..door.settings import Tasks, Wrong
 from ..door.tools import Conversation, ToolSettings
 from ..door.world import World
@@ -145,8 +146,8 @@ class Shell(Conversation):
         return {**known, **self.about["env"], "HOME": self.folder}
 
     async def played(self) -> Json:
-        with open(os.path.join(self.home, "task"), "w", encoding="utf-8"):
-            pass
+        self.input = ""
+        os.unlink(self.file)
         for folder in self.places.values():
             os.makedirs(folder, exist_ok=True)
         os.rmdir(self.places["/tests"])
@@ -159,13 +160,13 @@ class Shell(Conversation):
         """The reward that the task's tests write."""
         verifier = os.path.join(self.places["/logs"], "verifier")
         for folder in (verifier, self.places["/tests"]):
-            shutil.rmtree(folder, ignore_errors=True)
+            await asyncio.get_running_loop().run_in_executor(None, remove, folder)
         os.makedirs(verifier)
         os.makedirs(self.work, exist_ok=True)
         await self.copy(self.source / "tests", self.places["/tests"])
         script = os.path.join(self.places["/tests"], "test.sh")
         seconds = float(self.about["seconds"])
-        program = await self.started(["bash", script], self.work, **self.about["verifier_env"])
+        program = await self.started(["bash", script], self.work, self.about["verifier_env"])
         try:
             status = await asyncio.wait_for(program.wait(), seconds)
         except asyncio.TimeoutError:
@@ -233,11 +234,13 @@ class Shell(Conversation):
 def written(text: str, table: str) -> Optional[Json]:
     """The reward in a file with a number, or in one with numbers by name, of which `reward` or the only one counts; the others are `info`."""
     said = reward.of_file(text)
-    if said is not None or not os.path.exists(table):
-        return said
     try:
-        with open(table, encoding="utf-8") as file:
-            numbers = json.load(file)
+        given = None if said is not None else files.read(table, TEXT)
+        if given is None:
+            return said
+        numbers = strict.loads(given)
+    except files.Odd as odd:
+        raise reward.NoReward(f"/logs/verifier/reward.json {odd}") from None
     except ValueError as error:
         raise reward.NoReward(f"/logs/verifier/reward.json is no JSON: {error}") from None
     name = "reward" if not isinstance(numbers, dict) or "reward" in numbers or len(numbers) != 1 else next(iter(numbers))

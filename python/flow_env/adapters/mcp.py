@@ -11,6 +11,7 @@ message a line. The command runs once the servers have ended.
 
 The policy is asked until an answer calls no tool, or `turns` times. A server that can't be started or reached, that dies or is late is a failure
 of the episode, never a reward; what a tool itself calls an error goes back to the policy. A server over HTTP is shared by all episodes.
+A tool that a server lists with an invalid schema is left out, and standard error says which.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Set, Tuple
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.types import INVALID_PARAMS
+from mcp.types import INVALID_PARAMS, Tool
+from mcp_types.methods import validate_server_result
+from pydantic import ValidationError
 
-from ..door import ask
+from ..door import ask, files, strict
 from ..door.episode import Episode, Failure, cause
 from ..door.program import COMPLAINTS, environment, said_last
 from ..door.settings import Tasks, Wrong, executable, is_command
@@ -99,10 +103,9 @@ class Served(Conversation):
                 for name, server in self.settings.servers.items():
                     await self.connect(stack, name, server, complaints)
                 whole = await self.converse(self.settings.turns)
-        path = os.path.join(self.home, "transcript.jsonl")
-        with open(path, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(message, ensure_ascii=False) + "\n" for message in self.messages)
-        return self.end(await self.checked(self.settings.reward["command"], self.settings.folder, FLOW_TRANSCRIPT=path), truncated=not whole)
+        transcript = "".join(json.dumps(message, ensure_ascii=False) + "\n" for message in self.messages)
+        said = await self.checked(self.settings.reward["command"], self.settings.folder, FLOW_TRANSCRIPT=("transcript.jsonl", transcript))
+        return self.end(said, truncated=not whole)
 
     async def connect(self, stack: AsyncExitStack, name: str, server: Json, complaints: Any) -> None:
         seconds = self.settings.call_seconds
@@ -116,15 +119,26 @@ class Served(Conversation):
         try:
             async with asyncio.timeout(seconds):
                 await stack.enter_async_context(client)
+                odd = usable_alone(client)
                 tools = await listed(client)
         except TimeoutError:
             raise Failure(f"the server `{name}` didn't list its tools within `call_seconds` ({seconds:g} s)") from None
         except Exception as error:
             raise Failure(f"the server `{name}` can't be used: {cause(error)}") from None
+        for tool, why in odd.items():
+            self.leave_out(name, tool, why)
+        if odd and not tools:
+            raise Failure(f"no tool of the server `{name}` can be used: {next(iter(odd))}: {next(iter(odd.values()))}")
         for tool in tools:
             known = tool.name if tool.name not in self.clients else f"{name}_{tool.name}"
             self.clients[known] = client, tool.name, name
             self.tools.append(ask.tool(known, tool.description, tool.input_schema))
+
+    def leave_out(self, server: str, tool: str, why: str) -> None:
+        """Says once that a tool can't be used; the others of its server can."""
+        if (server, tool) not in LEFT_OUT:
+            LEFT_OUT.add((server, tool))
+            print(f"the tool `{tool}` of the server `{server}` is left out: {why}", file=sys.stderr, flush=True)
 
     async def call(self, name: str, arguments: Json) -> str:
         client, tool, server = self.clients[name]
@@ -147,11 +161,52 @@ class Served(Conversation):
         if self.programs:
             return super().last_words()
         try:
-            with open(os.path.join(self.home, "complaints"), "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - COMPLAINTS))
-                return said_last(file.read())
-        except OSError:
+            return said_last((files.read(os.path.join(self.home, "complaints"), COMPLAINTS, end=True) or "").encode())
+        except files.Odd:
             return ""
+
+
+LEFT_OUT: Set[Tuple[str, str]] = set()
+"""Servers and their tools of which it was said."""
+
+
+def usable_alone(client: Client) -> Dict[str, str]:
+    """Takes tools that the client library or flow refuses out of what a server lists, which would be refused whole for one of them. Gives
+    these tools, with the reason, as they come."""
+    odd: Dict[str, str] = {}
+    session = client.session
+    dispatcher = session._dispatcher
+    send = dispatcher.send_raw_request
+
+    async def checked(method: str, params: Any, opts: Any = None) -> Dict[str, Any]:
+        raw = await send(method, params, opts)
+        if method != "tools/list" or not isinstance(raw.get("tools"), list):
+            return raw
+        good = []
+        for place, each in enumerate(raw["tools"]):
+            try:
+                strict.loads(json.dumps(each))
+                validate_server_result(method, session.protocol_version or "2025-11-25", {**raw, "tools": [each]})
+                Tool.model_validate(each)
+                good.append(each)
+            except KeyError:  # a version without a schema of its own
+                good.append(each)
+            except ValueError as error:
+                name = each.get("name") if isinstance(each, dict) else None
+                odd[name if isinstance(name, str) else f"number {place + 1}"] = said(error)
+        return {**raw, "tools": good}
+
+    dispatcher.send_raw_request = checked  # type: ignore[method-assign]
+    return odd
+
+
+def said(error: ValueError) -> str:
+    """The first of the faults that pydantic finds, with its place."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"][2:])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 async def listed(client: Client) -> List[Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Collection, Dict, List, Mapping, Sequence, Tuple
 
-TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+from ..door.calls import parse
+
 HOW = 'Tools, one a line. To call one, answer with JSON alone: {"name": "...", "arguments": {...}}'
 
 
@@ -16,8 +16,8 @@ def told(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def calls(answer: str, known: Collection[str]) -> Tuple[str, List[Tuple[str, Dict[str, Any]]]]:
-    """The text of an answer and the calls in it: the whole of it is one, or parts of it are, each between the tags of Hermes and Qwen.
-    What is no call of a known tool is text.
+    """The text of an answer and the calls in it, in the form of any model family. What is no call of a known tool is text, and so is what
+    stands in a thought.
 
     >>> calls('{"name": "add", "arguments": {"a": 1}}', ["add"])
     ('', [('add', {'a': 1})])
@@ -26,14 +26,5 @@ def calls(answer: str, known: Collection[str]) -> Tuple[str, List[Tuple[str, Dic
     >>> calls('{"name": "fly"}', ["add"])
     ('{"name": "fly"}', [])
     """
-    found: List[Tuple[str, Dict[str, Any]]] = []
-    for part in TAGGED.findall(answer) or [answer]:
-        try:
-            call = json.loads(part)
-        except ValueError:
-            continue
-        if isinstance(call, dict) and call.get("name") in known and isinstance(call.get("arguments", {}), dict):
-            found.append((call["name"], call.get("arguments", {})))
-    if not found:
-        return answer, []
-    return (TAGGED.sub("", answer).strip() if TAGGED.search(answer) else ""), found
+    content, found, _ = parse(answer, [{"function": {"name": name}} for name in known])
+    return content, found

@@ -13,6 +13,13 @@ calls come to an HTTP server of this process. Worlds of tools (BFCL, MCP, Harbor
     ask        a call in the form that all protocols share, and the refusals
     reward     the reward that a program or a checking command has printed
     program    a process with all its children
+    forking    processes by forks of one that has imported the program's packages
+    zygote     that one
+    files      files that a program may have made, and `removal` of its folders
+    strict     JSON within the limits of flow's parser
+    thoughts   where an answer stops thinking
+    forms      the forms of calls by model family, read by `json_calls`, `xml_calls`, `python_calls` and `harmony`
+    schema     JSON Schema of tools' arguments
     tools      an episode whose loop is ours: it asks, and carries out calls of tools
     server     the world of programs, an HTTP server: keys, limits, retries
     run        one run of a program

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..limits import Json
+from . import strict
 
-ORIGIN = re.compile(r"call_([0-9a-f]{16})_\d+\Z")
-"""Ids of tool calls name the call of the model that made them."""
+ORIGIN = re.compile(r"call_([0-9a-f]{16})_(\d{1,6})\Z")
+"""Ids of tool calls name the call of the model that made them, and their place in its answer."""
 REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """A system message in the middle of a conversation; most chat templates take only a first one."""
 
@@ -133,7 +133,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> Json:
         raise Refusal("a call of a tool has no name", param="messages")
     if isinstance(arguments, str):
         try:
-            value = json.loads(arguments or "{}")
+            value = strict.loads(arguments or "{}")
         except ValueError:
             value = None
         arguments = value if isinstance(value, dict) else arguments
@@ -147,7 +147,8 @@ def assistant(content: str, calls: Sequence[Json] = ()) -> Json:
 
 
 def settled(messages: Sequence[Json]) -> List[Json]:
-    """Messages in one form, whichever client sent them: one system message and that first, an answer one message, tools' results named."""
+    """Messages in one form, whichever client sent them: one system message and that first, an answer one message, tools' results named
+    and in the order of the calls."""
     head = 0
     while head < len(messages) and messages[head]["role"] == "system":
         head += 1
@@ -174,7 +175,7 @@ def settled(messages: Sequence[Json]) -> List[Json]:
             out.append(message)
     if pending:
         out.append({"role": "user", "content": pending[:-1]})
-    return named(out)
+    return named(ordered(out))
 
 
 def joined(out: List[Json], message: Json) -> bool:
@@ -193,6 +194,31 @@ def joined(out: List[Json], message: Json) -> bool:
         return False
     out[place] = assistant(before["content"], [*known, *calls])
     return True
+
+
+def ordered(messages: Sequence[Json]) -> List[Json]:
+    """The messages, with the results of an answer's calls in the order of these calls. Clients send them as the tools come to an end, and
+    most chat templates write no ids, so a model would read one call's result as another's."""
+    out = list(messages)
+    for place, message in enumerate(out):
+        calls = in_place(message.get("tool_calls", []))
+        ids = [call["id"] for call in calls]
+        if len(set(ids)) < 2:
+            continue
+        out[place] = {**message, "tool_calls": calls}
+        end = next((later for later in range(place + 1, len(out)) if out[later]["role"] == "assistant"), len(out))
+        slots = [slot for slot in range(place + 1, end) if out[slot]["role"] == "tool" and out[slot].get("tool_call_id") in ids]
+        for slot, result in zip(slots, sorted((out[slot] for slot in slots), key=lambda result: ids.index(result["tool_call_id"]))):
+            out[slot] = result
+    return out
+
+
+def in_place(calls: List[Json]) -> List[Json]:
+    """The calls as the answer had them, where their ids are ours."""
+    ours = [ORIGIN.match(call["id"]) for call in calls]
+    if len({match and match.group(1) for match in ours}) != 1 or not ours[0]:
+        return calls
+    return [call for _, call in sorted(zip(ours, calls), key=lambda each: int(each[0].group(2)))]  # type: ignore[union-attr]
 
 
 def named(messages: Sequence[Json]) -> List[Json]:

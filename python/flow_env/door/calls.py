@@ -1,40 +1,15 @@
-"""Calls of tools in the text that a policy wrote, in the forms of the model families: Hermes and Qwen (JSON between tags), Qwen-coder
-(XML), Mistral and Llama 3."""
+"""Calls of tools in the text that a policy wrote, in the forms of the model families (`forms.py`)."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from ..limits import Json
-
-Call = Tuple[str, Json]
-
-TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
-XML = re.compile(r"<function=([^>\s]+)>\s*(.*?)\s*(?:</function>|\Z)", re.DOTALL)
-PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
-MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*")
-MISTRAL_NAMED = re.compile(r"\s*(?:\[TOOL_CALLS\])?([\w.-]+)(?:\[CALL_ID\][\w-]+)?\[ARGS\]\s*")
-LLAMA = "<|python_tag|>"
-MARKS = ("<tool_call>", "<function=", "[TOOL_CALLS]", LLAMA)
-DIGITS = 300
-"""A number has so many digits at most. What is no finite number can't be sent to a program or to flow."""
-
-
-def number(text: str) -> Union[int, float]:
-    value = float(text) if set(text) & set(".eE") else int(text) if len(text) <= DIGITS else math.inf
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is no finite number")
-    return value
-
-
-def constant(text: str) -> float:
-    raise ValueError(f"{text} is no number")
-
-
-DECODER = json.JSONDecoder(parse_float=number, parse_int=number, parse_constant=constant)
+from ..limits import Json, clean
+from . import thoughts
+from .forms import FORMS, MARKS, unmarked
+from .harmony import channels
+from .json_calls import Call
 
 
 class Anything(Dict[str, Any]):
@@ -49,7 +24,7 @@ class Anything(Dict[str, Any]):
 
 def parse(text: str, tools: Sequence[Mapping[str, Any]], strangers: bool = False) -> Tuple[str, List[Call], bool]:
     """The text beside the calls, the calls, and whether all that was marked as a call is one. What isn't the call of a known tool stays
-    text; with `strangers` a marked call of an unknown one is a call, too, but not all is right then.
+    text; with `strangers` a marked call of an unknown one is a call, too, but not all is right then. A thought has no calls.
 
     >>> add = [{"function": {"name": "add", "parameters": {}}}]
     >>> parse('So: <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>', add)
@@ -59,95 +34,33 @@ def parse(text: str, tools: Sequence[Mapping[str, Any]], strangers: bool = False
     """
     known = {tool["function"]["name"]: tool["function"].get("parameters", {}) for tool in tools}
     marked = Anything(known) if strangers else known
-    found: List[Call] = []
-
-    def taken(match: "re.Match[str]") -> str:
-        some = [call for part in XML.finditer(match.group(0)) for call in xml(part, marked)] or objects(match.group(1), marked)
-        found.extend(some)
-        return "" if some else match.group(0)
-
+    spoken = channels(text, marked)
+    if spoken is not None:
+        said, found, whole = spoken
+        return said, cleaned(found, text), whole and all(name in known for name, _ in found) or not known
     if not known:
         return text, [], True
-    if "<tool_call>" in text or "<function=" in text:
-        rest = (TAGGED if "<tool_call>" in text else XML).sub(taken, text)
-    elif MISTRAL.search(text):
-        before, after = MISTRAL.split(text, maxsplit=1)
-        found = mistral(after, marked)
-        rest = before if found else text
+    before, said, thought = thoughts.split(text)
+    found = []
+    form = next((form for form in FORMS if any(mark in said for mark in form.marks)), None)
+    if form is None:
+        found = unmarked(said, known)
+        rest = "" if found else said
     else:
-        found = objects(text.replace(LLAMA, "", 1), marked if LLAMA in text else known)
-        rest = "" if found else text
-    return rest.strip() if found else text, found, not any(mark in rest for mark in MARKS) and all(name in known for name, _ in found)
+        read = form.read
+
+        def taken(match: Any) -> str:
+            some = read(match.group(1), marked)
+            found.extend(some)
+            return "" if some else match.group(0)
+
+        rest = form.block.sub(taken, said)
+    right = not any(mark in rest for mark in MARKS) and all(name in known for name, _ in found)
+    return (before + rest + thought).strip() if found else text, cleaned(found, text), right
 
 
-def objects(text: str, known: Mapping[str, Any]) -> List[Call]:
-    """Calls in a text that is nothing but JSON: one object, a list, or several after each other (Llama separates them by semicolons)."""
-    some: List[Call] = []
-    for value in values(text):
-        for each in value if isinstance(value, list) else [value]:
-            call = called(each, known)
-            if call is None:
-                return []
-            some.append(call)
-    return some
-
-
-def values(text: str) -> Iterator[Any]:
-    text = text.strip()
-    while text:
-        try:
-            value, end = DECODER.raw_decode(text)
-        except (ValueError, RecursionError):
-            yield None
-            return
-        yield value
-        text = text[end:].lstrip("; \t\r\n")
-
-
-def called(value: Any, known: Mapping[str, Any]) -> Optional[Call]:
-    """The call that an object names."""
-    if not isinstance(value, dict):
-        return None
-    name, arguments = value.get("name"), value.get("arguments", value.get("parameters", {}))
-    if isinstance(arguments, str):  # JSON in a text
-        try:
-            arguments = DECODER.decode(arguments)
-        except (ValueError, RecursionError):
-            return None
-    return (name, arguments) if isinstance(name, str) and name in known and isinstance(arguments, dict) else None
-
-
-def mistral(text: str, known: Mapping[str, Any]) -> List[Call]:
-    """A list of calls, or NAME[ARGS]{...} of newer models, several after each other."""
-    if not MISTRAL_NAMED.match(text):
-        return objects(text, known)
-    some: List[Call] = []
-    while text.strip():
-        match = MISTRAL_NAMED.match(text)
-        try:
-            arguments, end = DECODER.raw_decode(text, match.end()) if match else (None, 0)
-        except (ValueError, RecursionError):
-            return []
-        call = called({"name": match.group(1), "arguments": arguments}, known) if match else None
-        if call is None:
-            return []
-        some.append(call)
-        text = text[end:]
-    return some
-
-
-def xml(match: "re.Match[str]", known: Mapping[str, Any]) -> List[Call]:
-    """The call in a match of `XML`, as a list of one; empty where the tool is unknown. Values are read by the tool's schema."""
-    name, body = match.groups()
-    if name not in known or PARAMETER.sub("", body).strip():
-        return []
-    properties = known[name].get("properties")
-    arguments: Dict[str, Any] = {}
-    for key, text in PARAMETER.findall(body):
-        schema = properties.get(key) if isinstance(properties, dict) else None
-        kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
-        try:
-            arguments[key] = text if kind == "string" else DECODER.decode(text)
-        except (ValueError, RecursionError):
-            arguments[key] = text
-    return [(name, arguments)]
+def cleaned(found: List[Call], text: str) -> List[Call]:
+    """Calls whose texts UTF-8 can hold: JSON may write half of a character."""
+    if "\\u" not in text:
+        return found
+    return [(clean(name), json.loads(clean(json.dumps(arguments, ensure_ascii=False)))) for name, arguments in found]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
-from typing import Any, ClassVar, Dict, List, Optional
+from typing import Any, ClassVar, Dict, List, Optional, Tuple, Union
 
 from ..episodes import Refused
 from ..limits import Json, clean, wrong_view
 from . import calls, folders, graph, reward
 from .ask import Ask, Refusal, Reply
+from .forking import Forks
 from .graph import Graph, Node
 from .program import Program, environment
+from .removal import remove
 from .settings import Settings, canonical
 
 
@@ -49,7 +50,11 @@ class Episode:
         self.key = secrets.token_hex(16)
         self.home = folders.new()
         self.folder = os.path.join(self.home, "folder")
+        self.homes = [self.home]
+        """All its folders."""
         self.file = os.path.join(self.home, "task")
+        self.input = self.task + "\n"
+        """What its programs read from their standard input: not from the file, which they may change."""
         self.graph = Graph(self.scrub)
         self.calls: Dict[str, Call] = {}
         self.waiting: List[Call] = []
@@ -63,11 +68,13 @@ class Episode:
         self.run: Optional["asyncio.Task[None]"] = None
         os.mkdir(self.folder)
         with open(self.file, "w", encoding="utf-8") as file:
-            file.write(self.task + "\n")
+            file.write(self.input)
 
     def scrub(self, text: str) -> str:
         """A text without what differs between equal episodes."""
-        return text.replace(self.home, "FOLDER")
+        for home in self.homes:
+            text = text.replace(home, "FOLDER")
+        return text
 
     def start(self) -> None:
         if self.outcome is None:
@@ -131,7 +138,8 @@ class Episode:
         if self.run is not None:
             await asyncio.wait({self.run})
         await self.swept()
-        await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(self.home, ignore_errors=True))
+        for home in self.homes:
+            await asyncio.get_running_loop().run_in_executor(folders.REMOVER, remove, home)
 
     async def swept(self) -> None:
         """Waits until no process of it is left."""
@@ -151,18 +159,25 @@ class Episode:
         task = {"FLOW_TASK": self.task} if len(self.task.encode()) <= TASK else {}
         return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **task, "FLOW_TASK_FILE": self.file, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
 
-    async def started(self, command: List[str], folder: str, **more: str) -> Program:
+    async def started(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None, forks: Optional[Forks] = None) -> Program:
         """A program in this folder, with the task on its input."""
         program = Program(self.home)
         self.programs.append(program)
-        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **more}), self.file)
+        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **(more or {})}), self.input, forks)
         if self.outcome is not None:
             program.kill()
         return program
 
-    async def checked(self, command: List[str], folder: str, **more: str) -> Json:
-        """The reward that a checking command prints."""
-        check = await self.started(command, folder, **more)
+    async def checked(self, command: List[str], folder: str, **texts: Tuple[str, Union[str, bytes]]) -> Json:
+        """The reward that a checking command prints. The task and these texts are files in a folder that no earlier program knows: each
+        variable names a file and has its content."""
+        self.homes.append(folders.new())
+        paths = {}
+        for variable, (name, text) in {"FLOW_TASK_FILE": ("task", self.input), **texts}.items():
+            paths[variable] = os.path.join(self.homes[-1], name)
+            with open(paths[variable], "wb") as file:
+                file.write(text.encode() if isinstance(text, str) else text)
+        check = await self.started(command, folder, paths)
         status = await check.wait()
         said = reward.of_text(check.output.decode("utf-8", "replace"), "the last line of the checking command")
         if said is None or status != 0:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
+import sys
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Optional
 
+from . import files
+from .removal import remove
+
 PREFIX = "flow-door-"
 LOCK = "lock"
+LAST = 1.0
+"""Seconds in which a door that is at its end removes its folder. What is left then, the next door removes."""
 
 
 class Folder:
@@ -27,6 +34,8 @@ class Folder:
 
 OWN: Optional[Folder] = None
 """This door's, from its first episode on."""
+REMOVER = ThreadPoolExecutor(1, "remover")
+"""A folder may take long to remove, and nothing else waits for that."""
 
 
 def new() -> str:
@@ -38,15 +47,25 @@ def new() -> str:
 
 def remove_own() -> None:
     if OWN is not None:
-        shutil.rmtree(OWN.path, ignore_errors=True)
+        remove(OWN.path, LAST)
 
 
 def remove_stale() -> None:
-    """Removes the folders of doors that live no more."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
-        try:
-            with lock.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(lock.parent, ignore_errors=True)
-        except OSError:  # in use, another user's, or gone meanwhile
-            continue
+    """Begins to remove the folders of doors that live no more."""
+    threading.Thread(target=stale_removed, daemon=True).start()
+
+
+def stale_removed() -> None:
+    try:
+        for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+            try:
+                lock = files.open_plain(str(folder / LOCK))
+                if lock is None:
+                    continue
+                with os.fdopen(lock, "rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove(str(folder))
+            except (OSError, files.Odd):  # in use, another user's, or gone meanwhile
+                continue
+    except Exception as error:
+        print(f"folders of earlier doors can't be removed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..limits import Json
+from . import thoughts
 from .ask import Ask, ORIGIN, Reply, assistant
 from .settings import canonical, digest
-
-THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
-
 
 @dataclass
 class Node:
@@ -117,7 +114,7 @@ def alike(answer: Json, echo: Json) -> bool:
     """Whether a message that a client sent back is this answer. Clients strip blanks and thoughts, drop a text beside calls, and drop
     calls after the first. smolagents writes the calls as text, in which their ids stand."""
     said, calls = echo["content"].strip(), plain_calls(echo)
-    texts = {answer["content"].strip(), THOUGHT.sub("", answer["content"]).strip()}
+    texts = {answer["content"].strip(), thoughts.without(answer["content"]).strip(), thoughts.split(answer["content"])[1].strip()}
     given = plain_calls(answer)
     if given and calls and not said:
         texts.add("")

@@ -8,7 +8,10 @@ import re
 import signal
 from asyncio.subprocess import Process
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Set
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Union
+
+from . import files
+from .forking import Forked, Forks
 
 OUTPUT = 1 << 20
 """So many bytes of standard output are kept: the last ones."""
@@ -38,14 +41,17 @@ class Program:
         self.mark = mark.encode()
         self.output = bytearray()
         self.complaints = bytearray()
-        self.process: Optional[Process] = None
+        self.process: Union[Process, Forked, None] = None
         self.pipes: List["asyncio.Task[None]"] = []
 
-    async def start(self, command: Sequence[str], folder: str, env: Mapping[str, str], given: str) -> None:
-        """Starts it; `given` is the file of its standard input."""
+    async def start(self, command: Sequence[str], folder: str, env: Mapping[str, str], given: str, forks: Optional[Forks] = None) -> None:
+        """Starts it, or has it forked; `given` is its standard input."""
         ends = [await self.pipe(self.output, OUTPUT), await self.pipe(self.complaints, COMPLAINTS)]
         try:
-            with open(given, "rb") as stdin:
+            with files.of_text(given) as stdin:
+                if forks is not None:
+                    self.process = await forks.start(env, [stdin.fileno(), *ends])
+                    return
                 self.process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdin=stdin, stdout=ends[0], stderr=ends[1],
                                                                     start_new_session=True)
         finally:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import re
 from typing import Any, Optional, Union
 
-from ..limits import INFO, NAME, Json, is_number
+from ..limits import INFO, NAME, Json, is_number, is_single
+from . import files, strict
 
 FIELDS = {"reward", "won", "score", "info"}
+LINE = 4096
+"""So many characters at the end of a last line may hold the reward, where other text stands before it."""
 
 
 class NoReward(Exception):
@@ -17,13 +20,13 @@ class NoReward(Exception):
 def read(value: Any, where: str) -> Json:
     """A reward: a number, or an object with `reward` and perhaps `won`, `score` and `info`."""
     said = {"reward": value} if is_number(value) else value
-    if not isinstance(said, dict) or not is_number(said.get("reward")):
+    if not isinstance(said, dict) or not is_single(said.get("reward")):
         raise NoReward(f'{where} is no reward, such as {{"reward": 1.0, "won": true}}: {str(value)[:120]}')
     said = {name: part for name, part in said.items() if part is not None}
     unknown = sorted(set(said) - FIELDS)
     if unknown:
         raise NoReward(f"{where} has unknown fields {unknown[:5]}; there are {', '.join(sorted(FIELDS))}")
-    if not isinstance(said.get("won", False), bool) or not is_number(said.get("score", 0)):
+    if not isinstance(said.get("won", False), bool) or not is_single(said.get("score", 0)):
         raise NoReward(f"{where}: `won` is true or false, `score` a finite number: {str(value)[:120]}")
     info = said.get("info", {})
     if not isinstance(info, dict) or len(info) > INFO or not all(NAME.match(name) and is_number(part) for name, part in info.items()):
@@ -34,12 +37,26 @@ def read(value: Any, where: str) -> Json:
 def of_text(text: str, where: str) -> Optional[Json]:
     """The reward in the last line of a text that isn't empty. None where that line is no reward at all."""
     lines = [line for line in text.splitlines() if line.strip()]
-    try:
-        value = json.loads(lines[-1]) if lines else None
-    except (ValueError, RecursionError):
-        return None
+    value = ending(lines[-1]) if lines else None
     if isinstance(value, dict) and "reward" in value or isinstance(value, (int, float)) and not isinstance(value, bool):
         return read(value, where)
+    return None
+
+
+def ending(line: str) -> Any:
+    """The value of a line or, where a library has drawn before it without a line's end, the object with a reward at its end."""
+    try:
+        return strict.loads(line)
+    except ValueError:
+        pass
+    end = line.rstrip()[-LINE:]
+    for brace in re.finditer(r'\{\s*"', end):
+        try:
+            value = strict.loads(end[brace.start():])
+        except ValueError:
+            continue
+        if "reward" in value:
+            return value
     return None
 
 
@@ -52,17 +69,19 @@ def last_line(output: Union[bytes, bytearray]) -> str:
 def of_file(path: str) -> Optional[Json]:
     """The reward in a file; None where there is none."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 16)
-    except OSError:
+        text = files.read(path, 1 << 16)
+    except files.Odd as odd:
+        raise NoReward(f"{path} {odd}, and no reward is read from it") from None
+    if text is None:
         return None
     try:
-        return read(json.loads(text), path)
+        value = strict.loads(text)
     except ValueError:
         said = of_text(text, path)
         if said is None:
             raise NoReward(f"{path} has no reward: {text[:120]!r}") from None
         return said
+    return read(value, path)
 
 
 def agreed(said: Optional[Json], posted: Optional[Json], lacking: str) -> Json:

@@ -9,6 +9,7 @@ from ..limits import Json
 from . import reward as rewards
 from .ask import Refusal
 from .episode import Call, Episode, over
+from .forking import Forks
 from .program import Program
 from .settings import ProgramSettings
 
@@ -16,9 +17,9 @@ from .settings import ProgramSettings
 class Run(Episode):
     settings: ProgramSettings
 
-    def __init__(self, settings: ProgramSettings, port: int, task: Json, seed: int) -> None:
+    def __init__(self, settings: ProgramSettings, port: int, task: Json, seed: int, forks: Optional[Forks] = None) -> None:
         super().__init__(settings, task, seed)
-        self.port = port
+        self.port, self.forks = port, forks
         self.posted: Optional[Json] = None
         self.store: Json = {}
         self.refusal: Optional[Refusal] = None
@@ -30,7 +31,7 @@ class Run(Episode):
         return super().scrub(text).replace(self.key, "KEY").replace(f"127.0.0.1:{self.port}", "127.0.0.1:PORT")
 
     async def played(self) -> Json:
-        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder)
+        settings, program = self.settings, await self.started(self.settings.command, self.settings.folder, forks=self.forks)
         status = await program.wait()
         if self.outcome is not None:
             return self.outcome
@@ -63,10 +64,7 @@ class Run(Episode):
         said: Optional[Json]
         way, output = self.settings.reward, program.output.decode("utf-8", "replace")
         if checker:
-            path = os.path.join(self.home, "output")
-            with open(path, "wb") as kept:
-                kept.write(program.output)
-            said = await self.checked(checker, self.settings.folder, FLOW_OUTPUT=path)
+            said = await self.checked(checker, self.settings.folder, FLOW_OUTPUT=("output", bytes(program.output)))
             lacking = ""
         elif isinstance(way, dict):
             # In a folder that episodes share it could be another's.

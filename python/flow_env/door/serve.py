@@ -52,6 +52,8 @@ class Door:
                 self.open[number] = self.reset(request)
             except Refused as refused:
                 failure = refused
+            except OSError as error:  # a full disk
+                failure = Refused(f"the episode's folder can't be made: {error}")
         task = asyncio.ensure_future(self.reply(before, number, request, self.open.get(number), failure))
         self.last[number] = task
         task.add_done_callback(lambda done: self.last.pop(number) if self.last.get(number) is done else None)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any, Awaitable, Callable, Dict, Iterable, List, Mapping, Optional, Set
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ..limits import Json, clean
+from . import strict
 from .anthropic import Anthropic
 from .ask import Refusal
 from .chat import Chat, Event
 from .episode import Call, Episode, over
+from .forking import Forks
 from .responses import Responses
 from .run import Run
 from .settings import ProgramSettings, Tasks, canonical, digest
@@ -38,6 +42,7 @@ class Server(World):
         self.episodes: Dict[str, Optional[Run]] = {}
         self.runner: Optional[web.AppRunner] = None
         self.port = 0
+        self.forks = Forks(self.program.command, self.program.folder) if self.program.start == "fork" else None
 
     async def begin(self) -> None:
         app = web.Application(client_max_size=BODY)
@@ -52,6 +57,7 @@ class Server(World):
             app.router.add_get(prefix + "/v1/models", self.guarded(self.models, chat))
             app.router.add_get(prefix + "/v1/models/{model:.+}", self.guarded(self.models, chat))
         app.router.add_route("*", "/{rest:.*}", self.guarded(self.unknown, chat))
+        logging.getLogger("aiohttp.server").addFilter(is_ours)
         self.runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self.runner.setup()
         site = web.TCPSite(self.runner, "127.0.0.1", 0, backlog=1024)
@@ -61,9 +67,11 @@ class Server(World):
     async def end(self) -> None:
         if self.runner is not None:
             await self.runner.cleanup()
+        if self.forks is not None:
+            await self.forks.close()
 
     def episode(self, task: Json, seed: int) -> Run:
-        run = Run(self.program, self.port, task, seed)
+        run = Run(self.program, self.port, task, seed, self.forks)
         self.episodes[run.key] = run
         return run
 
@@ -90,8 +98,6 @@ class Server(World):
         async def handler(request: web.Request) -> web.StreamResponse:
             try:
                 return await do(request)
-            except RecursionError:
-                return web.json_response(dialect.error(Refusal("the body is nested too deeply")), status=400)
             except Refusal as refusal:
                 self.note(request, refusal)
                 # A client that tried again would only be refused again.
@@ -159,6 +165,8 @@ class Server(World):
             raise Refusal(f"the request didn't come whole within {PATIENCE:g} s", 408, "timeout_error") from None
         except web.HTTPRequestEntityTooLarge:
             raise Refusal(f"the request has more than {BODY} bytes", 413, "request_too_large") from None
+        except (web.RequestPayloadError, ConnectionError) as error:
+            raise Refusal(f"the request can't be read whole: {error}") from None
 
     def count(self, dialect: Anthropic) -> Handler:
         async def count(request: web.Request) -> web.StreamResponse:
@@ -189,6 +197,12 @@ class Server(World):
         raise Refusal(f"there is no {request.method} {clean(request.path.partition('/v1')[2])[:80] or '/'} here", 404, "not_found_error")
 
 
+def is_ours(record: logging.LogRecord) -> bool:
+    """Whether a log record isn't of a request that is no HTTP: its client gets a 400, and that is all."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, (HttpProcessingError, web.RequestPayloadError))
+
+
 def keys(request: web.Request) -> Set[str]:
     """The keys that name the episode of a request: one, unless something is wrong."""
     bearer = request.headers.get("Authorization", "").rpartition(" ")[2]
@@ -198,18 +212,14 @@ def keys(request: web.Request) -> Set[str]:
 def parsed(raw: bytes) -> Json:
     """The object in a body, with texts that UTF-8 can hold."""
     try:
-        body = json.loads(raw, parse_constant=no_number)
-        if b"\\u" in raw:
-            body = json.loads(clean(json.dumps(body, ensure_ascii=False)))
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"the body is no JSON: {error}") from None
+        body = strict.loads(raw.decode("utf-8-sig"))
+    except ValueError as error:
+        raise Refusal(f"the body can't be read as JSON: {error}") from None
+    if b"\\u" in raw:
+        body = json.loads(clean(json.dumps(body, ensure_ascii=False)))
     if not isinstance(body, dict):
         raise Refusal("the body is no object")
     return body
-
-
-def no_number(text: str) -> Any:
-    raise ValueError(f"{text} is no number")
 
 
 WORLD = Server

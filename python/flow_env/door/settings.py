@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Union
@@ -16,6 +17,7 @@ from ..limits import NAME, TASK, WORDS, Json, clean, is_number
 if TYPE_CHECKING:
     from typing import Self
 
+PYTHON = re.compile(r"python[\d.]*\Z")
 SORTED = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
@@ -86,6 +88,8 @@ class ProgramSettings(Settings):
     tasks: str
     folder: str = "."
     reward: Union[str, Dict[str, Any]] = "output"
+    start: str = "process"
+    """`fork`: each episode is a fork of a process that has imported the packages of a program in Python."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -112,6 +116,11 @@ class ProgramSettings(Settings):
         elif self.reward not in ("output", "post"):
             raise Wrong(f"`reward` is {self.reward!r}; {kinds}")
         executable(self.command, self.folder)
+        if self.start not in ("process", "fork"):
+            raise Wrong(f'`start` is {self.start!r}; it is "process" or "fork"')
+        if self.start == "fork" and not (PYTHON.match(os.path.basename(self.command[0])) and len(self.command) > 1
+                                         and (self.command[1].endswith(".py") or self.command[1] == "-m" and len(self.command) > 2)):
+            raise Wrong('`start: fork` needs a `command` such as ["python3", "my_agent.py"] or ["python3", "-m", "my_agent"]')
         if isinstance(self.reward, dict) and "command" in self.reward:
             executable(self.reward["command"], self.folder)
 

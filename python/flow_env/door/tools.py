@@ -10,12 +10,12 @@ from .ask import Ask, Refusal, Reply
 from .episode import Episode
 from .graph import answer
 from .program import swept
+from .schema import Schema, wrong_names
 from .settings import Settings
 
 AT_ONCE = 100
 """An answer may call so many tools."""
 UNREADABLE = "Error: the call of a tool can't be read. Write it again, with the name of a tool and its arguments as JSON."
-KINDS: Mapping[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict}
 
 
 @dataclass(kw_only=True)
@@ -47,7 +47,9 @@ class Conversation(Episode):
     processes: ClassVar[bool] = True
     """Whether it starts any."""
     typed: ClassVar[bool] = True
-    """Whether arguments must have the types of a tool's schema; their names they must have in any case."""
+    """Whether a tool's schema is one of JSON Schema. If not, it says the names of the arguments and no more, and there are no others."""
+    asks_again: ClassVar[bool] = True
+    """Whether an answer whose call can't be read is told so. If not, it ends the turn as an answer without a call does."""
     settings: ToolSettings
 
     def __init__(self, settings: ToolSettings, task: Json, seed: int) -> None:
@@ -65,7 +67,7 @@ class Conversation(Episode):
             reply = await self.say()
             if reply is None:
                 return False
-            if not reply.calls and self.valid:
+            if not reply.calls and (self.valid or not self.asks_again):
                 return True
             if not reply.calls:
                 self.messages.append({"role": "user", "content": UNREADABLE})
@@ -109,21 +111,11 @@ class Conversation(Episode):
             await swept(self.home.encode())
 
 
-def mismatch(schema: Mapping[str, Any], arguments: Json, typed: bool = True) -> None:
-    """Raises `WrongCall` where arguments don't have a schema's names and types."""
-    properties = schema.get("properties") or {}
-    missing = [name for name in schema.get("required") or [] if name not in arguments]
-    if missing:
-        raise WrongCall(f"the argument `{missing[0]}` is missing")
-    for name, value in arguments.items():
-        if name not in properties:
-            if schema.get("additionalProperties"):
-                continue
-            raise WrongCall(f"there is no argument `{name}`; there are {', '.join(properties) or 'none'}")
-        kind = properties[name].get("type") if isinstance(properties[name], dict) else None
-        wanted = KINDS.get(kind) if isinstance(kind, str) else None
-        if typed and wanted and (not isinstance(value, wanted) or isinstance(value, bool) and kind != "boolean"):
-            raise WrongCall(f"the argument `{name}` is no {kind}")
+def mismatch(parameters: Mapping[str, Any], arguments: Json, typed: bool = True) -> None:
+    """Raises `WrongCall` where arguments aren't as a tool's schema says."""
+    wrong = Schema(parameters).wrong(arguments) if typed else wrong_names(parameters, arguments, open_to=False)
+    if wrong:
+        raise WrongCall(wrong)
 
 
 def bounded(text: str, most: int) -> str:

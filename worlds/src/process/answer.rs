@@ -6,7 +6,8 @@ use super::malformed::{malformed, quoted, why};
 use crate::seed;
 use crate::view::{EpisodeView, Extras};
 use crate::{call, Call, Cause, Fault, TimeStep};
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer as _};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -20,6 +21,35 @@ pub(super) fn objects(line: &[u8]) -> Result<Vec<Value>, Fault> {
     match value {
         Value::Array(values) => Ok(values),
         value => Ok(vec![value]),
+    }
+}
+
+/// The episode that a line names which [`objects`] refuses: flow reads the line up to its fault, and neither numbers nor
+/// depth matter.
+pub(super) fn episode_of_line(line: &[u8]) -> Option<usize> {
+    let mut found = None;
+    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(EpisodeOf(&mut found));
+    found
+}
+
+/// Keeps the number of an object's `episode`, even where the object has a fault after it.
+struct EpisodeOf<'a>(&'a mut Option<usize>);
+
+impl<'de> Visitor<'de> for EpisodeOf<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "episode" => *self.0 = Some(map.next_value()?),
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -201,6 +231,27 @@ mod tests {
             let text = format!(r#"{{"episode":3,"observation":"x","reward":0,"done":false,{field}}}"#);
             let message = shown_after(&text, &mut None).unwrap_err().text;
             assert!(message.contains(word), "{}: {message}", &field[..field.len().min(40)]);
+        }
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_names_its_episode() {
+        let deep = format!("{}1{}", "[".repeat(400), "]".repeat(400));
+        let digits = "9".repeat(400);
+        for value in [deep.as_str(), &digits, "1e999", "NaN", "\"\\ud800\"", "\"half", "tru", ""] {
+            let line = format!("{{\"world\":[1],\"episode\":7,\"call\":{{\"a\":{value}}}}}\n");
+            assert!(objects(line.as_bytes()).is_err(), "{value:.20}");
+            assert_eq!(episode_of_line(line.as_bytes()), Some(7), "{value:.20}");
+        }
+        for line in [
+            "DEBUG stepping",
+            "",
+            "{\"observation\":NaN,\"episode\":7}",
+            "{\"episode\":-1,\"a\":NaN}",
+            "{\"episode\":\"7\"",
+            "[{\"episode\":7",
+        ] {
+            assert_eq!(episode_of_line(line.as_bytes()), None, "{line}");
         }
     }
 

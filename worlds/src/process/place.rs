@@ -1,7 +1,7 @@
 //! A slot for one process at a time: the process that runs now, the requests it has been sent, and its answers. When a
 //! process ends, a new one is started in its slot.
 
-use super::answer::{episode, objects};
+use super::answer::{episode, episode_of_line, objects};
 use super::child::{Child, ChildOutput, LONGEST};
 use super::error::StartError;
 use super::hello::Hello;
@@ -114,14 +114,33 @@ pub struct ProcessSlot {
     last: Option<Instant>,
     /// The episodes that the process holds.
     pub live: BTreeSet<usize>,
-    /// Why the previous process was killed, and whether a pending request caused it.
+    /// Why the previous process was killed, and whether one of its episodes caused it.
     ended: Option<(String, bool)>,
+    /// The episodes that a process may hold, since one that held more was ended by one of them.
+    most: Option<usize>,
 }
 
 impl ProcessSlot {
     /// Puts a new process into the slot.
     pub fn take(&mut self, child: Child, unordered: bool) {
-        *self = ProcessSlot { child: Some(child), unordered, life: self.life + 1, ended: self.ended.take(), ..ProcessSlot::default() };
+        *self = ProcessSlot {
+            child: Some(child),
+            unordered,
+            life: self.life + 1,
+            ended: self.ended.take(),
+            most: self.most,
+            ..ProcessSlot::default()
+        };
+    }
+
+    /// How many more episodes it may hold, if a process holds so many.
+    pub fn room(&self, live: usize) -> usize {
+        self.most.unwrap_or(live).min(live).saturating_sub(self.live.len())
+    }
+
+    /// Notes that an episode has come to its end, so that more of them may share a process again.
+    pub fn came_to_an_end(&mut self) {
+        self.most = self.most.map(|most| most.saturating_mul(2));
     }
 
     /// Whether the slot holds no process.
@@ -134,7 +153,8 @@ impl ProcessSlot {
         self.ended.as_ref().map(|(why, _)| why.as_str())
     }
 
-    /// Whether it was killed without a pending request that caused it, for instance after an unrequested answer.
+    /// Whether it was killed and none of its episodes is known to have caused it, for instance after an unrequested
+    /// answer.
     pub fn blameless(&self) -> bool {
         self.ended.as_ref().is_some_and(|(_, blamed)| !blamed)
     }
@@ -198,7 +218,12 @@ impl ProcessSlot {
                 }
             };
             let answers = match came {
-                ChildOutput::Line(line) => objects(&line).map(|answers| (answers, !self.unordered && line.len() > LONGEST_ANSWER)),
+                ChildOutput::Line(line) => match (objects(&line), episode_of_line(&line)) {
+                    (Err(fault), Some(episode)) => Ok((vec![(episode, Err(fault))], false)),
+                    (answers, _) => {
+                        answers.and_then(with_episodes).map(|answers| (answers, !self.unordered && line.len() > LONGEST_ANSWER))
+                    }
+                },
                 ChildOutput::TooLong => Err(malformed(format!("its answer is a line of more than {LONGEST} bytes"))),
                 ChildOutput::End => Err(Fault::new(Cause::Crash, "its process ended")),
             };
@@ -208,7 +233,7 @@ impl ProcessSlot {
                 true => Ok(()),
                 false => {
                     self.last = Some(at);
-                    answers.into_iter().try_for_each(|answer| self.answered(answer, long, &mut closed))
+                    answers.into_iter().try_for_each(|(episode, answer)| self.answered(episode, answer, long, &mut closed))
                 }
             });
             if let Err(fault) = answers {
@@ -228,8 +253,13 @@ impl ProcessSlot {
 
     /// Matches an answer with the oldest pending request, or with its episode's oldest. `long`: its line had more bytes
     /// than an answer may have.
-    fn answered(&mut self, answer: Value, long: bool, closed: &mut Vec<AnsweredRequest>) -> Result<(), Fault> {
-        let episode = episode(&answer)?;
+    fn answered(
+        &mut self,
+        episode: usize,
+        answer: Result<Value, Fault>,
+        long: bool,
+        closed: &mut Vec<AnsweredRequest>,
+    ) -> Result<(), Fault> {
         let place = if self.unordered { self.open.iter().position(|open| open.episode == episode) } else { Some(0) };
         let Some(open) = place.and_then(|place| self.open.get(place)).copied().filter(|open| open.episode == episode) else {
             let expected = self
@@ -244,24 +274,39 @@ impl ProcessSlot {
         if open.given_up {
             return Ok(());
         }
-        let fits = !long || answer.to_string().len() <= LONGEST_ANSWER;
-        let answer = if fits { Ok(answer) } else { Err(malformed(format!("its answer has more than {LONGEST_ANSWER} bytes"))) };
-        closed.push((open, answer));
+        let fits = |answer: &Value| !long || answer.to_string().len() <= LONGEST_ANSWER;
+        let too_long = || malformed(format!("its answer has more than {LONGEST_ANSWER} bytes"));
+        closed.push((open, answer.and_then(|answer| if fits(&answer) { Ok(answer) } else { Err(too_long()) })));
         Ok(())
     }
 
     /// Kills the process for this reason, to which the last lines of its standard error are added, and fails its
-    /// pending requests. The oldest one is taken to be the cause; the other episodes only shared the process.
+    /// pending requests. The oldest one is taken to be the cause; the other episodes only shared the process. Where
+    /// answers come in any order, the oldest one may well be innocent, unless it is late: the next process then holds
+    /// half as many episodes, until one that is alone is the cause.
     fn end(&mut self, fault: Fault) -> Vec<AnsweredRequest> {
         let more = self.child.take().map(|child| child.end(fault.cause == Cause::Crash)).unwrap_or_default();
         let fault = Fault { text: fault.text + &more, ..fault };
+        let shared = self.live.len();
         self.live.clear();
         let open = std::mem::take(&mut self.open);
-        let reason = open.iter().position(|open| open.kind != RequestKind::Close && !open.given_up);
-        self.ended = Some((fault.text.clone(), reason.is_some()));
+        let unknown = self.unordered && shared > 1 && fault.cause != Cause::Timeout;
+        let reason = open.iter().position(|open| open.kind != RequestKind::Close && !open.given_up).filter(|_| !unknown);
+        self.ended = Some((fault.text.clone(), unknown || reason.is_some()));
+        if unknown {
+            self.most = Some(shared / 2);
+        }
         let failed = |(i, open): (usize, PendingRequest)| (open, Err(if Some(i) == reason { fault.clone() } else { fault.of_another() }));
         open.into_iter().enumerate().filter(|(_, open)| !open.given_up).map(failed).collect()
     }
+}
+
+/// An episode with its answer, or with the reason why there is none.
+type EpisodeResult = (usize, Result<Value, Fault>);
+
+/// These answers, each with its episode.
+fn with_episodes(answers: Vec<Value>) -> Result<Vec<EpisodeResult>, Fault> {
+    answers.into_iter().map(|answer| Ok((episode(&answer)?, Ok(answer)))).collect()
 }
 
 /// Nothing was answered in time.

@@ -12,6 +12,7 @@ use crate::view::EpisodeView;
 use crate::{Act, Cause, Fault};
 use crossbeam_channel::Select;
 use serde_json::Value;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,7 @@ impl Pool {
     pub fn room(&self) -> Option<usize> {
         let live = self.hello.live?;
         // A program may say that it plays any number.
-        Some(self.places.iter().map(|place| live.saturating_sub(place.live.len())).fold(0, usize::saturating_add))
+        Some(self.places.iter().map(|place| place.room(live)).fold(0, usize::saturating_add))
     }
 
     /// Begins episodes, without waiting for their observations; `listed` says whether their actions are to be named. A
@@ -134,6 +135,9 @@ impl Pool {
         let open: Vec<usize> = episodes.iter().copied().filter(|episode| self.is_running(*episode)).collect();
         if !open.is_empty() {
             self.revived = 0;
+        }
+        for live in open.iter().filter_map(|episode| self.episodes.get(episode)) {
+            self.places[live.place].came_to_an_end();
         }
         self.ask(open.iter().map(|episode| (*episode, EpisodeRequest::Close)));
         episodes.iter().for_each(|episode| self.forget(*episode));
@@ -220,12 +224,12 @@ impl Pool {
         }
     }
 
-    /// The slot for a new episode: the one with the fewest episodes or, where a process holds any number of them, by
+    /// The slot for a new episode: the one with the most room or, where a process holds any number of them, by
     /// the episode's number.
     fn free(&self, episode: usize) -> usize {
         match self.hello.live {
             None => episode % self.places.len(),
-            Some(_) => (0..self.places.len()).min_by_key(|place| self.places[*place].live.len()).unwrap_or_default(),
+            Some(live) => (0..self.places.len()).min_by_key(|place| Reverse(self.places[*place].room(live))).unwrap_or_default(),
         }
     }
 

@@ -271,3 +271,91 @@ fn a_process_that_is_killed_before_its_hello_is_started_again() {
     assert!(error.contains("(exit status: 3)"), "{error}");
     assert_eq!(std::fs::read_to_string(&tries).unwrap().lines().count(), 1);
 }
+
+/// Answers each episode when it is ready, in lines of their own; `deep` and `huge` make lines that can't be read.
+const ASKING: &str = r#"
+import json, os, sys
+held = set()
+for line in sys.stdin:
+    asked = json.loads(line)
+    for ask in asked if isinstance(asked, list) else [asked]:
+        number = ask.get("episode")
+        if ask["request"] == "hello":
+            print(json.dumps({"protocol": 3, "splits": {"train": 9}, "live": 8}), flush=True)
+            continue
+        if ask["request"] == "reset":
+            held.add(number)
+        if ask["request"] == "close":
+            held.discard(number)
+        do = ask.get("action", "")
+        if do == "exit":
+            os._exit(3)
+        value = {"deep": "[" * 400 + "]" * 400, "huge": "9" * 400, "nan": "NaN"}.get(do, '"x"')
+        view = {"observation": f"{os.getpid()} {len(held)}", "reward": 0, "done": False}
+        print(f'{{"episode": {number}, ' + json.dumps(view)[1:-1] + f', "state": {value}}}', flush=True)
+"#;
+
+/// A line that can't be read fails the episode that it names: the others don't notice.
+#[test]
+fn an_unreadable_line_fails_the_episode_that_it_names_alone() {
+    let mut pool = open(&["python3", "-c", ASKING], 1, 20.0).unwrap();
+    let task = Task::parse("process-test-train-3-s5").unwrap();
+    let starts: Vec<(usize, EpisodeRequest, bool)> = (0..4).map(|e| (e, EpisodeRequest::Reset(&task), false)).collect();
+    pool.begin(&starts).unwrap();
+    assert!(answers(&mut pool).into_values().all(|view| view.is_ok()));
+    for action in ["deep", "huge", "nan"] {
+        let answers = step(&mut pool, &[(0, "go"), (1, "go"), (2, action), (3, "go")]);
+        let fault = answers[2].as_ref().unwrap_err();
+        assert_eq!((fault.cause, fault.own), (Cause::Malformed, true));
+        assert!(fault.text.contains("`step` of episode 2: its answer is no JSON"), "{fault:?}");
+        assert!([0, 1, 3].iter().all(|e| answers[*e].is_ok()), "{action}: {answers:?}");
+        pool.begin(&[(2, EpisodeRequest::Reset(&task), false)]).unwrap();
+        assert!(answers_of(&mut pool, 2).is_ok());
+    }
+}
+
+fn answers_of(pool: &mut Pool, episode: usize) -> Result<EpisodeView, Fault> {
+    answers(pool).remove(&episode).unwrap()
+}
+
+/// Who ended a process that answers in any order isn't known, so nobody has used a try; fewer and fewer share the next
+/// one, until the cause is alone in it. After that they share it again.
+#[test]
+fn a_shared_death_is_counted_against_the_one_that_caused_it() {
+    let mut pool = open(&["python3", "-c", ASKING], 1, 20.0).unwrap();
+    let task = Task::parse("process-test-train-3-s5").unwrap();
+    let (mut deaths, mut queue) = (0, (0..8).collect::<Vec<usize>>());
+    let (mut played, mut own) = (Vec::new(), Vec::new());
+    while !queue.is_empty() {
+        let now: Vec<usize> = queue.drain(..pool.room().unwrap().min(queue.len())).collect();
+        assert!(!now.is_empty(), "there is room for one at least");
+        let starts: Vec<(usize, EpisodeRequest, bool)> = now.iter().map(|e| (*e, EpisodeRequest::Reset(&task), false)).collect();
+        pool.begin(&starts).unwrap();
+        assert!(answers(&mut pool).into_values().all(|view| view.is_ok()));
+        // The last one is asked last, so it is never the oldest request.
+        let moves: Vec<(usize, &str)> = now.iter().map(|e| (*e, if *e == 7 { "exit" } else { "go" })).collect();
+        for (episode, answer) in now.iter().zip(step(&mut pool, &moves)) {
+            match answer {
+                Ok(_) => {
+                    // It plays on, and is asked again once the process may be gone.
+                    match step(&mut pool, &[(*episode, "go")]).remove(0) {
+                        Ok(_) => {
+                            pool.close(&[*episode]);
+                            played.push(*episode);
+                        }
+                        Err(fault) => {
+                            assert!(!fault.own, "{episode}: {fault:?}");
+                            queue.insert(0, *episode);
+                        }
+                    }
+                }
+                Err(fault) if fault.own => own.push(*episode),
+                Err(_) => queue.push(*episode),
+            }
+        }
+        deaths += 1;
+        assert!(deaths < 20, "the cause is never found");
+    }
+    played.sort_unstable();
+    assert_eq!((own, played), (vec![7], (0..7).collect()));
+}
