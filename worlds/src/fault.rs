@@ -20,6 +20,8 @@ pub enum Cause {
     Expert,
     /// What it shows is too much for the model to read, or can't be written as a prompt.
     Prompt,
+    /// It asks what the model can't be asked: a part of its call would be left out of the prompt, or can't be kept to.
+    Declined,
     /// Its prompt has so many tokens, and so many are allowed.
     TooLong { tokens: usize, limit: usize },
     /// It asks for more answers than it may have.
@@ -31,7 +33,7 @@ pub enum Cause {
 impl Cause {
     /// Whether another try would fail in the same way.
     pub fn lasting(self) -> bool {
-        matches!(self, Cause::Expert | Cause::Prompt | Cause::TooLong { .. } | Cause::Limit)
+        matches!(self, Cause::Expert | Cause::Prompt | Cause::Declined | Cause::TooLong { .. } | Cause::Limit)
     }
 
     /// As the table `errors` names it.
@@ -43,7 +45,7 @@ impl Cause {
             Cause::Crash => "crash",
             Cause::Malformed => "malformed",
             Cause::Expert => "expert",
-            Cause::Prompt | Cause::TooLong { .. } => "prompt",
+            Cause::Prompt | Cause::Declined | Cause::TooLong { .. } => "prompt",
             Cause::Limit => "limit",
             Cause::Replay => "replay",
         }
@@ -76,7 +78,7 @@ thread_local! {
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs code of an environment; its panic becomes a value.
+/// Runs code that a file or an environment may make panic; the panic becomes a value.
 pub fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Fault> {
     GUARDED.set(true);
     PLACE.with(|place| place.borrow_mut().clear());
