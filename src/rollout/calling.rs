@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(fault.cause, Cause::TooLong { tokens: further.len(), limit: 30 });
         let with = Call { tools: vec![json!({ "function": { "name": "add" } })], ..first };
         let fault = CallWriter { agent: &agent, ..writer }.ask(&now, &with, &[]).unwrap_err();
-        assert!(fault.cause == Cause::Declined && fault.text.contains("the chat template of `a` leaves out"), "{fault:?}");
+        assert!(fault.cause == Cause::Declined && fault.text.contains("`a` has no chat template that renders them"), "{fault:?}");
         let hermes = Agent { tools: ToolForm::Hermes, prompt_tokens: None, ..agent };
         let form = CallForm::new(&hermes, "a", &tokenizer);
         let writer = CallWriter { agent: &hermes, tokenizer: &tokenizer, answered_by: &None, form: &form, queried: false };

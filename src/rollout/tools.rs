@@ -47,7 +47,7 @@ pub fn lost(form: ToolForm, call: &Call, omits: Omissions, (model, served): (&st
     if omits.tools && tools {
         return Some(match served {
             true => format!("it has tools, and `{model}`, which a server runs (`openai`), is asked without them: {help} (`load`)"),
-            false => format!("it has tools, which the chat template of `{model}` leaves out: {help}"),
+            false => format!("it has tools, and `{model}` has no chat template that renders them: {help}"),
         });
     }
     let part = match () {
@@ -55,7 +55,7 @@ pub fn lost(form: ToolForm, call: &Call, omits: Omissions, (model, served): (&st
         () if omits.calls && calls => "a call of a tool in an earlier answer",
         () => return None,
     };
-    Some(format!("it has {part}, which the chat template of `{model}` leaves out: {help}"))
+    Some(format!("it has {part}, and `{model}` has no chat template that renders it: {help}"))
 }
 
 /// Messages with the tools, the calls and the results as text, and the place that `since` has in them.

@@ -50,7 +50,8 @@ fn a_listed_action_is_sent_as_it_stands_in_the_list() {
 fn a_list_that_no_answer_can_choose_from_costs_its_episode_alone() {
     let folder = tempfile::tempdir().unwrap();
     let out = played(folder.path(), &["alike", "end", "plain"], "");
-    let failed = ask(&out, "SELECT task, error, count(*) n FROM errors GROUP BY ALL ORDER BY task");
+    let failed =
+        ask(&out, "SELECT split_part(task, '-', 4) AS kind, min(error) AS error, count(*) n FROM errors GROUP BY kind ORDER BY kind");
     assert_eq!(failed.iter().map(|row| row["n"].as_u64().unwrap()).collect::<Vec<_>>(), [8, 8], "{failed:?}");
     let errors = [0, 1].map(|i| failed[i]["error"].as_str().unwrap());
     assert!(errors[0].contains("are the same tokens to the model"), "{errors:?}");
