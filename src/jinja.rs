@@ -18,8 +18,8 @@ const MOST: usize = 16 << 20;
 const MEMORY: u64 = 1 << 30;
 
 /// Bytes of stack for a template that can nest values: only `namespace` carries one from step to step. Dropping, printing
-/// and comparing recurse into a value; a step nests it by one at most. The system gives memory only for what is used,
-/// but not every system promises so much: the first size that can be had is taken.
+/// and comparing recurse into a value; a step nests it by one at most. The system gives memory only for the part in use,
+/// but not every system promises so much: the first size that it gives is taken.
 const STACKS: [usize; 3] = [4 << 30, 1 << 30, 256 << 20];
 
 /// The widest field, and the most places, that `format` may be asked for.
@@ -92,12 +92,12 @@ fn deep<T: Send>(work: impl Fn() -> T + Sync) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let start = |stack| std::thread::Builder::new().name("template".into()).stack_size(stack).spawn_scoped(scope, &work).ok();
         let started = STACKS.into_iter().find_map(start);
-        let thread = started.ok_or_else(|| failed("no thread with a stack for it can be had".into()))?;
+        let thread = started.ok_or_else(|| failed("the system gives no thread with a stack for it".into()))?;
         thread.join().map_err(|_| failed("its thread panicked".into()))
     })
 }
 
-/// The text of a template as Jinja reads it, in which each line ends with `\n`.
+/// The text of a template as Jinja reads it: each line ends with `\n`.
 pub fn source(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }

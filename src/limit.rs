@@ -1,7 +1,7 @@
 //! A limit on the work that a model's files make us do. Chat templates and tokenizers are programs from anywhere, and
 //! neither library can stop one: a variable that is doubled sixty times is sixty steps.
 
-use crate::env::{guarded, Fault};
+use crate::guard::guarded;
 use std::fs;
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -42,12 +42,12 @@ fn working() -> MutexGuard<'static, Vec<Work>> {
 /// If the library that does the work panics.
 pub fn limited<T>(what: &str, bytes: u64, work: impl FnOnce() -> T) -> Result<T, String> {
     let _end = Watched::new(what, bytes);
-    guarded(work).map_err(|fault| panicked(what, &fault))
+    guarded(work).map_err(|why| panicked(what, &why))
 }
 
 /// The error of a file or a template whose library panics.
-pub fn panicked(what: &str, fault: &Fault) -> String {
-    format!("{what} makes the library that reads it panic, so it can't be used: {}", fault.text)
+pub fn panicked(what: &str, why: &str) -> String {
+    format!("{what} makes the library that reads it panic, so it can't be used: {why}")
 }
 
 /// Work that is watched until this is dropped.

@@ -33,7 +33,7 @@ pub struct Call {
     /// Tokens of its answer, at most.
     #[serde(default)]
     pub max_tokens: Option<usize>,
-    /// The tools of which its answer must call one; empty where it needn't.
+    /// Tools: its answer must call one of them. Empty where it needn't call any.
     #[serde(default)]
     pub must_call: Vec<String>,
     /// Texts before which its answer ends.

@@ -1,7 +1,6 @@
 //! What can happen to an episode's environment, as a value: nothing that an environment does ends a run by itself.
 
-use std::cell::{Cell, RefCell};
-use std::panic::{catch_unwind, AssertUnwindSafe, PanicHookInfo};
+pub use formulas::guard::hushed;
 
 /// The kind of an episode's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,29 +72,7 @@ impl Fault {
     }
 }
 
-thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Runs code that a file or an environment may make panic; the panic becomes a value.
+/// Runs code of an environment; its panic becomes a value.
 pub fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Fault> {
-    GUARDED.set(true);
-    PLACE.with(|place| place.borrow_mut().clear());
-    let answer = catch_unwind(AssertUnwindSafe(run));
-    GUARDED.set(false);
-    answer.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-        let text = text.unwrap_or_else(|| "a panic without a message".into());
-        Fault::new(Cause::Panic, text + &PLACE.with(|place| place.borrow().clone()))
-    })
-}
-
-/// For a panic hook: whether this panic is an environment's and will become a [`Fault`], so that it isn't printed.
-pub fn hushed(info: &PanicHookInfo) -> bool {
-    let guarded = GUARDED.get();
-    if let (true, Some(at)) = (guarded, info.location()) {
-        PLACE.with(|place| *place.borrow_mut() = format!(" ({}:{})", at.file(), at.line()));
-    }
-    guarded
+    formulas::guard::guarded(run).map_err(|text| Fault::new(Cause::Panic, text))
 }

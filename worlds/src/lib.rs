@@ -42,7 +42,7 @@ mod worlds;
 pub use call::{Act, Call};
 pub use doors::DoorsSettings;
 pub use error::EnvError;
-pub use fault::{guarded, hushed, Cause, Fault};
+pub use fault::{hushed, Cause, Fault};
 pub use game::{Acts, EnvironmentKind, Game, GameSettings};
 pub use minesweeper::MinesweeperSettings;
 pub use panel::{freeze, Panel};

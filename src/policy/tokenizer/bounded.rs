@@ -2,7 +2,7 @@
 //! takes seconds at most.
 
 use super::growth;
-use crate::env::guarded;
+use crate::guard::guarded;
 use crate::limit::{limited, panicked};
 use crate::policy::model::folder::parse;
 use tokenizers::{Encoding, TruncationParams};
@@ -62,8 +62,8 @@ impl BoundedTokenizer {
     /// # Errors
     /// If the file's decoder can't decode them.
     pub fn decode(&self, tokens: &[u32], plain: bool) -> Result<String, String> {
-        // A token is decoded in so little time that nobody needs to watch it.
-        let decoded = guarded(|| self.inner.decode(tokens, plain)).map_err(|fault| panicked(&self.name, &fault));
+        // Decoding takes so little time that it needs no limit.
+        let decoded = guarded(|| self.inner.decode(tokens, plain)).map_err(|why| panicked(&self.name, &why));
         decoded?.map_err(|e| e.to_string())
     }
 }

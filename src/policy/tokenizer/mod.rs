@@ -246,8 +246,8 @@ impl Tokenizer {
         }
     }
 
-    /// The text of an answer: special tokens stay in it, as the marks of calls and thoughts may be such, but for the one
-    /// that closes it.
+    /// The text of an answer without the token that closes it. Other special tokens stay in it: the marks of calls and
+    /// thoughts may be such.
     pub fn answer(&self, tokens: &[u32]) -> String {
         self.transcribe(match tokens {
             [text @ .., last] if self.ends.contains(last) => text,

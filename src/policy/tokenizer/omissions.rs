@@ -1,5 +1,5 @@
-//! The parts of a conversation that a chat template leaves out without an error. A model would then answer a question
-//! that nobody asked, so each part is rendered in two forms, which must give two prompts.
+//! The parts of a conversation that a chat template leaves out without an error. A model would then answer another
+//! question, so each part is rendered in two forms, which must give two prompts.
 
 use super::{Tokenizer, Vocabulary};
 use serde_json::{json, Value};

@@ -50,7 +50,7 @@ impl Tokenizer {
         // The arguments begin where two calls differ.
         let (none, some) = (called(json!({}))?, called(json!({ "a": "." }))?);
         let same: String = none.chars().zip(some.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
-        // A token may hold the mark that opens the arguments together with what follows it, so the model writes it.
+        // One token may hold the mark that opens the arguments and more, so the model writes it.
         let opening = same.trim_end_matches(|c: char| c.is_whitespace() || "{<\"".contains(c));
         opening.contains(NAME).then(|| opening.to_owned())
     }

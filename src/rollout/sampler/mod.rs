@@ -230,8 +230,8 @@ impl Sampler {
         }
     }
 
-    /// What an episode does by an answer. An answer that was listed is what stands in the list: its tokens may decode to
-    /// another spelling.
+    /// What an episode does by an answer. A listed answer has the text of the list: its tokens may decode to another
+    /// spelling.
     fn moved_by(&self, number: usize, turn: AskedTurn, response: Response) -> Move {
         let AskedTurn { request, limits, prompt_memory, fork, answered_by } = turn;
         let agent = &self.player.play.agent;
