@@ -1,6 +1,7 @@
 //! Notes of `flow check` on agents that programs call: where the tools of a call would stand in the prompt.
 
 use super::unusable::tokenizer;
+use crate::env::process::ProcessSettings;
 use crate::ops;
 use crate::pipeline::{Node, Pipeline};
 use crate::policy::Tokenizer;
@@ -13,9 +14,13 @@ pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
 }
 
 fn own(node: &Node, pipeline: &Pipeline) -> Vec<String> {
+    let Some(agent) = ops::play(node).map(|play| play.agent) else { return vec![] };
     let game = ops::played(node, pipeline);
-    let called = game.as_ref().and_then(|game| game.program()).is_some_and(|program| program.calls);
-    let Some(agent) = ops::play(node).filter(|_| called).map(|play| play.agent) else { return vec![] };
+    // A process may call, too, and doesn't say so beforehand.
+    let calls = |program: &ProcessSettings| program.calls || agent.tools != ToolForm::default();
+    if !game.as_ref().and_then(|game| game.program()).is_some_and(calls) {
+        return vec![];
+    }
     let models = std::iter::once(&agent.model).chain(&agent.by_name);
     models.map(|model| note(agent.tools, model, tokenizer(pipeline, model))).collect()
 }
@@ -30,5 +35,22 @@ fn note(form: ToolForm, model: &str, tokenizer: Option<Arc<Tokenizer>>) -> Strin
             "`{model}` has no chat template that renders tools, so a call with tools is refused with a 400: `tools: hermes` of the agent writes them into the \
              system message"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_where_tools_are_or_that_they_are_refused() {
+        let words = || Some(Arc::new(Tokenizer::bytes()));
+        for (form, said) in [
+            (ToolForm::Template, "has no chat template that renders tools, so a call with tools is refused"),
+            (ToolForm::Hermes, "reads the tools of a call in its system message"),
+            (ToolForm::Refuse, "a call with tools is refused with a 400 (`tools: refuse`)"),
+        ] {
+            assert!([words(), None].into_iter().all(|tokenizer| note(form, "actor", tokenizer).contains(said)), "{form:?}");
+        }
     }
 }
