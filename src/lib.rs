@@ -84,5 +84,5 @@ pub mod pulse;
 pub mod rollout;
 
 pub use formulas::{credit, files, memory, printable, prototypes, row, seed, stats};
-use formulas::{defaults, keep, python_package, role};
+use formulas::{defaults, guard, keep, python_package, role};
 pub use {flow_log as log, flow_worlds as env};

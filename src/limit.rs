@@ -1,6 +1,7 @@
 //! A limit on the work that a model's files make us do. Chat templates and tokenizers are programs from anywhere, and
 //! neither library can stop one: a variable that is doubled sixty times is sixty steps.
 
+use crate::guard::guarded;
 use std::fs;
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -33,11 +34,20 @@ fn working() -> MutexGuard<'static, Vec<Work>> {
     WORKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does `work`. Where that takes seconds, or the process grows by more than `bytes` meanwhile, the process ends with
-/// one message: a thread can't be stopped, and nothing that was committed is lost by it.
-pub fn limited<T>(what: &str, bytes: u64, work: impl FnOnce() -> T) -> T {
+/// Does `work` with the file or template `what`. Where that takes seconds, or the process grows by more than `bytes`
+/// meanwhile, the process ends with one message: a thread can't be stopped, and nothing that was committed is lost by
+/// it.
+///
+/// # Errors
+/// If the library that does the work panics.
+pub fn limited<T>(what: &str, bytes: u64, work: impl FnOnce() -> T) -> Result<T, String> {
     let _end = Watched::new(what, bytes);
-    work()
+    guarded(work).map_err(|why| panicked(what, &why))
+}
+
+/// The error of a file or a template whose library panics.
+pub fn panicked(what: &str, why: &str) -> String {
+    format!("{what} makes the library that reads it panic, so it can't be used: {why}")
 }
 
 /// Work that is watched until this is dropped.

@@ -1,4 +1,4 @@
-"""An agent of smolagents with tools. It forces a call by `tool_choice="required"` unless told otherwise, which the door refuses."""
+"""An agent of smolagents with tools. It forces a call by `tool_choice="required"` unless told otherwise; this one leaves the model free."""
 
 import json
 import os

@@ -4,12 +4,13 @@
 //! [`credit`] makes advantages of returns, [`memory`] says what is kept and found again, [`stats`] has intervals and
 //! tests of studies; all three read and make columns of [`row`]. [`prototypes`] and [`difflib`] say how alike two texts
 //! are, [`seed`] where chance comes from. [`defaults`], [`files`] and [`python_package`] are what every other package
-//! needs, too; [`keep`], [`printable`] and [`role`] what several do.
+//! needs, too; [`guard`], [`keep`], [`printable`] and [`role`] what several do.
 
 pub mod credit;
 pub mod defaults;
 pub mod difflib;
 pub mod files;
+pub mod guard;
 pub mod keep;
 pub mod memory;
 pub mod printable;

@@ -22,7 +22,7 @@ ABILITIES = ("actions", "expert", "rollback", "copy")
 
 HELLO = {"protocol", "world", "splits", "live", "abilities", "rules", "words", "score", "deterministic", "parallel"}
 VIEW = {"observation", "reward", "done", "won", "truncated", "valid", "state", "score", "info", "actions", "instruction", "type", "gold", "call", "credit", "unread"}
-CALL = {"id", "model", "messages", "tools", "on", "since", "fork", "max_tokens", "stop"}
+CALL = {"id", "model", "messages", "tools", "on", "since", "fork", "max_tokens", "stop", "must_call"}
 CALL_NAME = re.compile(r"[0-9a-f]{16}\Z")
 
 Json = Dict[str, Any]

@@ -323,7 +323,7 @@ open(os.path.join(os.environ["HERE"], "out.json"), "w").write(json.dumps(out))
 ask([user("1")], user="u", metadata={}, store=True, temperature=0.1, top_p=1, seed=3, n=1, presence_penalty=0, response_format={"type": "text"})
 image = {"type": "image_url", "image_url": {"url": "data:"}}
 tools = [{"type": "function", "function": {"name": "f"}}]
-for more in [{"n": 2}, {"tool_choice": "required", "tools": tools}, {"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": tools},
+for more in [{"n": 2}, {"tool_choice": "required"}, {"tool_choice": {"type": "function", "function": {"name": "g"}}, "tools": tools},
              {"logit_bias": {"1": 2}}, {"presence_penalty": 0.5}, {"frequency_penalty": 1}, {"response_format": {"type": "json_object"}},
              {"logprobs": True}, {"max_tokens": 0}, {"messages": []}, {"messages": [{"role": "user", "content": [image]}]}, {"messages": "hi"},
              {"tools": [{"type": "web_search"}]}, {"functions": [{"name": "f"}]}, {"model": 3}, {"messages": [{"role": "owner", "content": "x"}]}]:
@@ -336,6 +336,28 @@ for path, more in [("/responses", {"tool_choice": "required"}), ("/responses", {
         self.assertEqual(len(calls), 1)
         self.assertEqual([each["status"] for each in out], [400] * 23)
         self.assertEqual(out[0]["error"], {"message": "`n` isn't supported here: leave it out", "type": "invalid_request_error", "param": "n", "code": None})
+
+    def test_a_call_may_be_forced(self):
+        calls, out = self.refused("""
+chat = [{"type": "function", "function": {"name": name}} for name in "fg"]
+flat = [{"type": "function", "name": name} for name in "fg"]
+claude = [{"name": name, "input_schema": {}} for name in "fg"]
+for choice in ["required", {"type": "function", "function": {"name": "g"}}, "auto",
+               {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [chat[1]]}}]:
+    ask([user(str(choice))], tools=chat, tool_choice=choice)
+for choice in ["required", {"type": "function", "name": "f"}, {"type": "allowed_tools", "mode": "required", "tools": flat}]:
+    post("/responses", {"model": "m", "input": str(choice), "tools": flat, "tool_choice": choice})
+for choice in [{"type": "any"}, {"type": "tool", "name": "g"}, {"type": "auto"}, {"type": "none"}]:
+    post("/messages", {"model": "m", "max_tokens": 9, "messages": [user(str(choice))], "tools": claude, "tool_choice": choice})
+for path, more in [("/chat/completions", {"messages": [user("1")], "tools": chat, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}}),
+                   ("/chat/completions", {"messages": [user("1")], "tools": chat, "tool_choice": ["required"]}),
+                   ("/responses", {"input": "1", "tools": flat, "tool_choice": {"type": "web_search_preview"}}),
+                   ("/responses", {"input": "1", "tools": flat, "tool_choice": {"type": "function"}})]:
+    out.append(post(path, {"model": "m", **more})["status"])
+""")
+        both = ["f", "g"]
+        self.assertEqual([call.get("must_call") for call in calls], [both, ["g"], None, ["g"], both, ["f"], both, both, ["g"], None, None])
+        self.assertEqual(out, [400] * 4)
 
     def test_an_answer_may_be_bound_to_choices(self):
         calls, out = self.refused("""

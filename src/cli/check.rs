@@ -8,6 +8,7 @@ use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::promise::Promise;
 use super::show_prompt::prompts;
+use super::tool_notes;
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::{Node, Pipeline, Role};
@@ -46,7 +47,7 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     for (model, note) in merged(pipeline) {
         text.push_str(&format!("  {}: {note}\n", printable(&model)));
     }
-    for (node, note) in ops::notes(pipeline) {
+    for (node, note) in ops::notes(pipeline).into_iter().chain(tool_notes::notes(pipeline)) {
         text.push_str(&format!("  {}: {}\n", printable(&node), printable(&note)));
     }
     text

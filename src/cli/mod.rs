@@ -54,6 +54,7 @@ mod tap;
 mod test;
 mod together;
 mod tokens;
+mod tool_notes;
 mod top;
 mod unusable;
 mod verify;

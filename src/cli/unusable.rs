@@ -3,8 +3,8 @@
 
 use super::models::{newest_of, run_at};
 use crate::ops;
-use crate::pipeline::{Pipeline, Wrong};
-use crate::policy::{inspect, ModelSettings, PolicyError, Tokenizer};
+use crate::pipeline::{Node, Pipeline, Wrong};
+use crate::policy::{inspect, Inspected, ModelSettings, PolicyError, Tokenizer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>) -> Vec<Wrong> {
     let models: BTreeMap<String, ModelSettings> =
         pipeline.models.iter().filter_map(|(name, model)| Some((name.clone(), located(name, model)?))).collect();
-    let (mut wrongs, mut tokenizers) = (Vec::new(), BTreeMap::new());
+    let (mut wrongs, mut known) = (Vec::new(), BTreeMap::new());
     for name in names.filter(|name| models.contains_key(*name)) {
         match inspect(name, &models) {
-            Ok(tokenizer) => tokenizers.extend(tokenizer.map(|tokenizer| (name.as_str(), tokenizer))),
+            Ok(inspected) => drop(known.insert(name.as_str(), inspected)),
             Err((setting, error)) => {
                 let message = match &error {
                     PolicyError::Model { .. } => error.to_string(),
@@ -26,10 +26,57 @@ pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>
             }
         }
     }
-    let mut known = BTreeSet::new();
-    let agents = pipeline.all().flat_map(ops::agents).filter(|agent| known.insert((agent.model.clone(), agent.system, agent.conversation)));
-    wrongs.extend(agents.filter_map(|agent| refused(pipeline, &tokenizers, agent)));
+    wrongs.extend(known.iter().filter_map(|(name, inspected)| unread_variable(name, &pipeline.models[*name], inspected)));
+    let mut told = BTreeSet::new();
+    for node in pipeline.all() {
+        for agent in ops::agents(node) {
+            wrongs.extend(too_long(pipeline, &known, node, &agent));
+            if told.insert((agent.model.clone(), agent.system, agent.conversation)) {
+                wrongs.extend(refused(pipeline, &known, agent));
+            }
+        }
+    }
     wrongs
+}
+
+/// What is known of a model, or of the one that it is on.
+fn inspected<'a>(
+    pipeline: &Pipeline,
+    known: &'a BTreeMap<&str, Inspected>,
+    model: &str,
+    has: impl Fn(&Inspected) -> bool,
+) -> Option<&'a Inspected> {
+    let base = pipeline.models.get(model).and_then(|settings| settings["on"].as_str());
+    [Some(model), base].into_iter().flatten().find_map(|name| known.get(name).filter(|inspected| has(inspected)))
+}
+
+/// A variable that the chat template never reads: it was meant to change something.
+fn unread_variable(name: &str, model: &serde_json::Value, inspected: &Inspected) -> Option<Wrong> {
+    let tokenizer = inspected.tokenizer.as_ref()?;
+    let variable = model["template"].as_object()?.keys().find(|variable| !tokenizer.reads(variable))?;
+    let message = format!("the chat template of `{name}` reads no variable `{variable}`, so it would change nothing");
+    Some(Wrong::in_model(name, "template", message).help("take it out, or look into the model's chat template for the name it has there"))
+}
+
+/// An agent whose answers alone may fill the model's context.
+fn too_long(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, node: &Node, agent: &ops::AgentMessages) -> Option<Wrong> {
+    let game = ops::played(node, pipeline);
+    let free = agent.free || game.as_ref().and_then(|game| game.program()).is_some_and(|program| program.calls);
+    let context = inspected(pipeline, known, &agent.model, |inspected| inspected.context.is_some())?.context?;
+    let max = agent.max_tokens;
+    (free && max >= context).then(|| {
+        let message =
+            format!("an answer may have {max} tokens, and `{}` reads {context} with the prompt: nothing could be asked", agent.model);
+        let help = format!("give the agent a `max_tokens` well below {context}, so that a prompt has room beside the answer");
+        Wrong::in_node(node, &[&["with"], agent.place, &["max_tokens"]].concat(), message).help(help)
+    })
+}
+
+/// The tokenizer of a model, or of the one that it is on; none of one without files, or whose files are wrong.
+pub fn tokenizer(pipeline: &Pipeline, model: &str) -> Option<Arc<Tokenizer>> {
+    let base = pipeline.models.get(model)?["on"].as_str().unwrap_or(model);
+    let settings = located(base, pipeline.models.get(base)?)?;
+    inspect(base, &[(base.to_owned(), settings)].into()).ok()?.tokenizer
 }
 
 /// A model with the folders of its newest weights in place of the runs that made them.
@@ -54,9 +101,9 @@ fn located(name: &str, model: &serde_json::Value) -> Option<ModelSettings> {
 }
 
 /// What a chat template says against the messages of an agent.
-fn refused(pipeline: &Pipeline, tokenizers: &BTreeMap<&str, Arc<Tokenizer>>, agent: ops::AgentMessages) -> Option<Wrong> {
+fn refused(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, agent: ops::AgentMessages) -> Option<Wrong> {
     let model = &pipeline.models[&agent.model];
-    let tokenizer = tokenizers.get(agent.model.as_str()).or_else(|| tokenizers.get(model["on"].as_str()?))?;
+    let tokenizer = inspected(pipeline, known, &agent.model, |inspected| inspected.tokenizer.is_some())?.tokenizer.as_ref()?;
     let error = tokenizer.takes(agent.system, agent.conversation).err()?;
     let setting = if model["on"].is_null() { "load" } else { "on" };
     let messages = match (agent.system, agent.conversation) {

@@ -40,6 +40,7 @@ pub use tasks::drawn as game;
 use crate::dataflow::Render;
 use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
+use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
 use crate::rollout::player::Play;
@@ -155,13 +156,19 @@ pub struct AgentMessages {
     pub system: bool,
     /// Whether further messages follow after an answer.
     pub conversation: bool,
+    /// Where the agent stands in the node's settings.
+    pub place: &'static [&'static str],
+    /// Whether anything can be written, and the most tokens of it.
+    pub free: bool,
+    pub max_tokens: usize,
 }
 
 /// The agents that play or reflect in a node, by their models' prompts.
 pub fn agents(node: &Node) -> Vec<AgentMessages> {
     let settings = node.with.raw();
-    let own = [(&settings["agent"], true), (&settings["reflect"]["agent"], false)].into_iter();
-    let messages = |(agent, plays): (&Value, bool)| {
+    let own: [(&Value, &[&str], bool); 2] =
+        [(&settings["agent"], &["agent"], true), (&settings["reflect"]["agent"], &["reflect", "agent"], false)];
+    let messages = |(agent, place, plays): (&Value, &'static [&'static str], bool)| {
         let agent: Agent = serde_json::from_value(agent.clone()).ok()?;
         let remembers = agent
             .memories()
@@ -170,10 +177,13 @@ pub fn agents(node: &Node) -> Vec<AgentMessages> {
             node: node.id.clone(),
             system: agent.system.is_some() || remembers,
             conversation: plays && agent.layout == PromptLayout::Chat,
+            place,
+            free: !(plays && self::plays(node)) || agent.decode == Decode::Free,
+            max_tokens: agent.max_tokens,
             model: agent.model,
         })
     };
-    own.filter_map(messages).collect()
+    own.into_iter().filter_map(messages).collect()
 }
 
 /// Advice on a valid pipeline: nodes, each with a remark.

@@ -22,17 +22,26 @@ const BYTES: usize = 258;
 /// What is wrong with a model: the setting that says it, and what it comes to.
 type Wrong = (&'static str, PolicyError);
 
-/// Looks at the model called `name` among `models`, and gives its tokenizer, where it has one of its own.
+/// What is known of a model before it is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Inspected {
+    /// Its tokenizer, where it has one of its own.
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    /// The most tokens of a prompt and its answer, where it says so.
+    pub context: Option<usize>,
+}
+
+/// Looks at the model called `name` among `models`.
 ///
 /// # Errors
 /// The setting that is wrong, and why.
-pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<Option<Arc<Tokenizer>>, Wrong> {
+pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<Inspected, Wrong> {
     let fault = |setting: &'static str| move |fault: ModelFault| (setting, PolicyError::model(name, fault));
     match &models[name] {
         ModelSettings::New(new) => {
             let tiny = Tiny::new(new, BYTES).map_err(fault("new"))?;
             adapted(new.lora.as_ref(), &tiny.layout()).map_err(fault("lora"))?;
-            Ok(None)
+            Ok(Inspected { tokenizer: None, context: Some(tiny.sizes().context) })
         }
         ModelSettings::Load(load) => {
             if load.train.is_some() {
@@ -45,7 +54,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
                     let own = load.serve.is_some().then(|| checkpoint::tokenizer(Path::new(&load.load)));
                     let why = format!("flow generates for it itself and can't compute it ({what}): give it `serve`");
                     let own = own.ok_or_else(|| fault("train")(ModelFault::Train { why }))?;
-                    return own.map(Some).map_err(|error| (setting, error));
+                    return own.map(|own| Inspected { tokenizer: Some(own), context: None }).map_err(|error| (setting, error));
                 }
                 opened => opened?,
             };
@@ -65,7 +74,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
                 let why = "beside an adapter `base` sets it, and acting and learning use one model".into();
                 return Err(fault("act")(ModelFault::Act { why }));
             }
-            Ok(Some(stored.tokenizer))
+            Ok(Inspected { tokenizer: Some(stored.tokenizer), context: Some(stored.architecture.sizes().context) })
         }
         ModelSettings::Shared(shared) => {
             let layout = match models.get(&shared.on) {
@@ -77,24 +86,24 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<O
                     let tiny = Tiny::new(new, BYTES).map_err(fault("on"))?;
                     Ok((tiny.layout(), tiny.sizes().width))
                 }
-                _ => return Ok(None),
+                _ => return Ok(Inspected::default()),
             };
             // What is wrong with the base is said of the base.
-            let Ok((layout, width)) = layout else { return Ok(None) };
+            let Ok((layout, width)) = layout else { return Ok(Inspected::default()) };
             adapted(shared.lora.as_ref(), &layout).map_err(fault("lora"))?;
             if let Some(folder) = &shared.adapter {
                 let fits = || StoredAdapter::open(Path::new(folder))?.adapter(&layout, width);
                 fits().map_err(|error| ("adapter", error))?;
             }
-            Ok(None)
+            Ok(Inspected::default())
         }
         ModelSettings::Encode(encoder) => {
             let folder = Path::new(&encoder.encode);
             let missing = || PolicyError::at(folder, FileFault::Unusable(format!("there is no encoder (a BERT) in it: {WANTED}")));
             EncoderDescription::read(folder).and_then(|found| found.ok_or_else(missing)).map_err(|error| ("encode", error))?;
-            Ok(None)
+            Ok(Inspected::default())
         }
-        ModelSettings::Remote(_) => Ok(None),
+        ModelSettings::Remote(_) => Ok(Inspected::default()),
     }
 }
 

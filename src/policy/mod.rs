@@ -66,11 +66,12 @@ mod update;
 mod versions;
 
 pub use acting::row_by_row_is_quick;
+pub use choices::OPEN;
 pub use device::{gpus, libtorch, DeviceChoice, FoundDevice, Hardware};
 pub use encode::EncoderDescription;
 pub use error::{FileFault, ModelFault, PolicyError, Result, RowFault, Unanswered, UpdateFault};
 pub use generate::weigh::ChoiceScores;
-pub use inspect::inspect;
+pub use inspect::{inspect, Inspected};
 pub use model::adapter::{is_adapter_folder as is_adapter, separate_base};
 pub use model::description::Description;
 pub use model::export::{export, ExportKind};
@@ -84,7 +85,7 @@ pub use settings::{
 };
 pub use tally::Tally;
 pub use thread::Policy;
-pub use tokenizer::{Message, Tokenizer, END, PAD};
+pub use tokenizer::{json_text, CallOpening, Message, Omissions, Tokenizer, END, PAD};
 pub use update::parallel::Peers;
 pub use update::report::{RowReport, RowUse, TokenFigures, UpdateReport};
 pub use update::settings::*;
@@ -105,7 +106,8 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// Decides every draw of this row.
     pub seed: u64,
-    /// The answers allowed, each closed by [`Tokenizer::end`]; empty leaves decoding free.
+    /// The answers allowed, each closed by [`Tokenizer::end`]; empty leaves decoding free. After one that [`OPEN`] closes
+    /// the answer goes on freely.
     pub choices: Vec<Vec<u32>>,
     /// Tokens that its answer may have at most, where it is less than [`Sampling::max_tokens`].
     pub most: Option<usize>,
@@ -114,10 +116,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// Tokens that its answer may have: those of the longest choice, or as many as are sampled.
+    /// Tokens that its answer may have: those of the longest choice, or as many as are sampled. After an open choice
+    /// there is one more at least.
     pub fn longest(&self, sampling: &Sampling) -> usize {
-        let written = self.most.map_or(sampling.max_tokens, |most| sampling.max_tokens.min(most.max(1)));
-        self.choices.iter().map(Vec::len).max().unwrap_or(written)
+        let sampled = self.most.map_or(sampling.max_tokens, |most| sampling.max_tokens.min(most.max(1)));
+        let longest = self.choices.iter().map(Vec::len).max();
+        let open = longest.is_none() || self.choices.iter().any(|choice| choice.last() == Some(&OPEN));
+        longest.unwrap_or_default().max(if open { sampled } else { 0 })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sequences of tokens: whether a model can read them, and how they become a batch.
 
+use super::choices::written;
 use super::model::Sizes;
 use super::{RowFault, PAD};
 
@@ -12,7 +13,7 @@ pub fn check(prompt: &[u32], choices: &[Vec<u32>], more: usize, sizes: &Sizes) -
     if prompt.len() + more > context {
         return Err(RowFault::TooLong { prompt: prompt.len(), answer: more, context });
     }
-    known(prompt.iter().chain(choices.iter().flatten()), vocab)
+    known(prompt.iter().chain(choices.iter().flat_map(|choice| written(choice))), vocab)
 }
 
 /// Whether all of `tokens` are in a vocabulary of `vocab`.

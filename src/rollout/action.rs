@@ -67,12 +67,20 @@ pub struct Response {
 impl Response {
     /// An expert's turn: where its action is `tagged`, the tagged parts `before` it too. Where the expert has no action
     /// the response is empty, which is invalid.
-    pub fn of_expert(tagged: bool, before: &[(String, String)], action: Option<String>, encoder: &mut ActionEncoder) -> Response {
+    ///
+    /// # Errors
+    /// If its text can't be encoded.
+    pub fn of_expert(
+        tagged: bool,
+        before: &[(String, String)],
+        action: Option<String>,
+        encoder: &mut ActionEncoder,
+    ) -> Result<Response, String> {
         let action = action.unwrap_or_default();
         let parts: String = before.iter().map(|(tag, text)| tags::write(tag, text)).collect();
         let text = if tagged { parts + &tags::write(ACTION, &action) } else { action };
-        let tokens = encoder.closed(&text);
-        Response::certain(text, tokens)
+        let tokens = encoder.closed(&text)?;
+        Ok(Response::certain(text, tokens))
     }
 
     /// An expert's response, as if a policy had written it with probability 1.
@@ -86,7 +94,7 @@ impl Response {
         let keep = |response: &mut Response, count: usize| {
             response.tokens.truncate(count);
             response.logprobs.truncate(count);
-            response.text = tokenizer.decode(&response.tokens);
+            response.text = tokenizer.answer(&response.tokens);
         };
         if let Some(most) = most.filter(|most| self.tokens.len() > *most) {
             keep(&mut self, most.max(1));
@@ -94,7 +102,7 @@ impl Response {
         }
         let first = |text: &str| stop.iter().filter(|stop| !stop.is_empty()).filter_map(|stop| text.find(stop.as_str())).min();
         if first(&self.text).is_some() {
-            let has = |count: usize| first(&tokenizer.decode(&self.tokens[..count])).is_some();
+            let has = |count: usize| first(&tokenizer.answer(&self.tokens[..count])).is_some();
             let (mut without, mut with) = (0, self.tokens.len());
             while with - without > 1 {
                 let middle = without + (with - without) / 2;
@@ -114,7 +122,7 @@ impl Response {
     /// A policy's reply, with these sampling settings.
     pub fn replied(reply: Reply, sampling: &Sampling, tokenizer: &Tokenizer) -> Response {
         let temperature = sampling.divisor() as f32;
-        let text = tokenizer.decode(&reply.tokens);
+        let text = tokenizer.answer(&reply.tokens);
         let closed = reply.tokens.last().is_some_and(|last| tokenizer.ends().contains(last));
         let stopped = sampling.stop.iter().any(|stop| text.contains(stop.as_str()));
         Response { text, tokens: reply.tokens, logprobs: reply.logprobs, temperature, cut: !closed && !stopped }
@@ -139,14 +147,41 @@ impl ActionEncoder {
     }
 
     /// The tokens of a text, and the end token.
-    pub fn closed(&mut self, text: &str) -> Vec<u32> {
+    ///
+    /// # Errors
+    /// If the text can't be encoded.
+    pub fn closed(&mut self, text: &str) -> Result<Vec<u32>, String> {
         if let Some(tokens) = self.known.get(text) {
-            return tokens.clone();
+            return Ok(tokens.clone());
         }
-        let mut tokens = self.tokenizer.encode(text);
+        let mut tokens = self.tokenizer.encoded(text).map_err(|error| error.to_string())?;
         tokens.push(self.tokenizer.end());
         self.known.insert(text.into(), tokens.clone());
-        tokens
+        Ok(tokens)
+    }
+
+    /// The tokens of each of these actions, with the end token.
+    ///
+    /// # Errors
+    /// If an answer couldn't say which of them it is: one has the text of an end token, or two have the same tokens, as
+    /// a tokenizer's normalizer may make of two spellings.
+    pub fn choices(&mut self, actions: &[String]) -> Result<Vec<Vec<u32>>, String> {
+        let choices: Vec<Vec<u32>> = actions.iter().map(|action| self.closed(action)).collect::<Result<_, _>>()?;
+        let mut known: BTreeMap<&[u32], &str> = BTreeMap::new();
+        for (tokens, action) in choices.iter().zip(actions) {
+            let text = &tokens[..tokens.len() - 1];
+            if let Some(end) = text.iter().find(|token| self.tokenizer.ends().contains(token)) {
+                let end = self.tokenizer.name(*end);
+                return Err(format!("the action {action:?} contains {end}, the token that ends an answer: take it out of the action"));
+            }
+            if let Some(other) = known.insert(text, action) {
+                return Err(format!(
+                    "the actions {other:?} and {action:?} are the same tokens to the model, so its answer can't say which of them it is: \
+                     list one of them, or give them different words"
+                ));
+            }
+        }
+        Ok(choices)
     }
 }
 
@@ -158,13 +193,50 @@ mod tests {
     fn an_experts_turn_reads_back_as_its_action() {
         let mut encoder = ActionEncoder::new(Arc::new(Tokenizer::bytes()));
         for (tagged, text) in [(false, "up"), (true, "<action>up</action>")] {
-            let response = Response::of_expert(tagged, &[], Some("up".into()), &mut encoder);
+            let response = Response::of_expert(tagged, &[], Some("up".into()), &mut encoder).unwrap();
             assert_eq!(response.text, text);
             assert_eq!((response.tokens.len(), response.logprobs), (text.len() + 1, vec![0.0; text.len() + 1]), "closed by the end token");
         }
         let noted = [("memory".to_owned(), "a key".to_owned())];
-        let response = Response::of_expert(true, &noted, Some("up".into()), &mut encoder);
+        let response = Response::of_expert(true, &noted, Some("up".into()), &mut encoder).unwrap();
         assert_eq!(response.text, "<memory>a key</memory><action>up</action>");
+    }
+
+    /// The tokenizer of a small model with this normalizer.
+    fn normalizing(normalizer: serde_json::Value) -> ActionEncoder {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/qwen3");
+        let read = |path: &std::path::Path| {
+            let text = std::fs::read_to_string(path).ok()?;
+            if !path.ends_with("tokenizer.json") {
+                return Some(text);
+            }
+            let mut file: serde_json::Value = serde_json::from_str(&text).ok()?;
+            file["normalizer"] = normalizer.clone();
+            Some(file.to_string())
+        };
+        ActionEncoder::new(Arc::new(Tokenizer::saved(&folder, &read).unwrap()))
+    }
+
+    #[test]
+    fn a_list_that_an_answer_cannot_choose_from_is_refused() {
+        let strip = serde_json::json!({ "type": "Strip", "strip_left": true, "strip_right": true });
+        for (normalizer, one, other) in [
+            (serde_json::json!({ "type": "NFC" }), "A\u{30a}ngstrom", "\u{c5}ngstrom"),
+            (serde_json::json!({ "type": "Lowercase" }), "Go", "go"),
+            (strip, "go", " go "),
+            (serde_json::json!({ "type": "Replace", "pattern": { "String": "_" }, "content": " " }), "a_b", "a b"),
+        ] {
+            let mut encoder = normalizing(normalizer.clone());
+            let choices =
+                |encoder: &mut ActionEncoder, actions: &[&str]| encoder.choices(&actions.iter().map(|a| a.to_string()).collect::<Vec<_>>());
+            let said = choices(&mut encoder, &["stay", one, other]).unwrap_err();
+            assert!(said.contains(&format!("{one:?} and {other:?} are the same tokens")), "{said}");
+            assert_eq!(choices(&mut encoder, &["stay", one]).unwrap().len(), 2, "{normalizer}");
+            let said = choices(&mut encoder, &["stay", "a<|im_end|>b"]).unwrap_err();
+            assert!(said.contains("contains <|im_end|>, the token that ends an answer"), "{said}");
+            assert!(choices(&mut encoder, &["stay", "a<|im_start|>b"]).is_ok(), "another special token ends nothing");
+        }
+        assert!(normalizing(serde_json::Value::Null).choices(&["Go".into(), "go".into()]).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::branch_settings::BranchSettings;
 use super::context::{Carried, MemorySettings, NotesSettings, SourceSettings};
 use super::rank::RankSettings;
 use super::tags::{self, ACTION, REMARK};
+use super::tools::ToolForm;
 use crate::defaults::number;
 use crate::policy;
 use crate::row;
@@ -95,8 +96,8 @@ pub struct Agent {
     #[serde(default = "number::<usize, 2>")]
     pub history: usize,
     /// Tokens of a prompt, at most: where it would have more, the oldest turns of its history are left out, and the
-    /// column `left_out` says how many; a conversation begins anew. Nothing is left out unless given, and a prompt that
-    /// the model can't read costs its episode.
+    /// column `left_out` says how many; a conversation begins anew. Nothing is left out unless given: then an episode
+    /// ends before a prompt that is longer than the model reads (`truncated` is `context`).
     #[schemars(range(min = 1, max = 1_048_576))]
     pub prompt_tokens: Option<usize>,
     /// Turns after which an episode is cut: needed where it plays.
@@ -105,6 +106,10 @@ pub struct Agent {
     /// How a response becomes an action. A program that asks gets the whole of it.
     #[serde(default)]
     pub decode: Decode,
+    /// How the tools of a program's calls are written into the prompt. `flow check` says which models' templates render
+    /// tools.
+    #[serde(default)]
+    pub tools: ToolForm,
     /// The tagged parts of an answer, in order; with `decode: free`, or where it reflects. Unless given a required
     /// `action`, or where it reflects a required `remark`; with an empty list the whole response is the action, or the
     /// reflection.

@@ -6,7 +6,7 @@ use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFa
 use std::collections::BTreeMap;
 
 /// The answers of `model` with the weights of `version` to `requests`; token counts are added to `tokens`. A request
-/// that is too long, or that a server leaves unanswered, fails alone; an error is one of the policy's.
+/// that can't be read, or that a server leaves unanswered, fails alone; an error is one of the policy's.
 pub fn answers(
     policy: &Policy,
     (model, version): (&str, u64),
@@ -28,7 +28,7 @@ pub fn answers_by(
     while !which.is_empty() {
         let batch = which.iter().map(|&i| requests[i].clone()).collect();
         match answer(&which, batch) {
-            Err(PolicyError::Row { row, fault: fault @ RowFault::TooLong { .. } }) if row < which.len() => {
+            Err(PolicyError::Row { row, fault }) if row < which.len() => {
                 all.insert(which.remove(row), Err(unanswered(&fault)));
             }
             answers => {

@@ -131,7 +131,7 @@ impl Brancher {
         let mut texts: Vec<(usize, Example)> = Vec::new();
         for (i, reply) in replies.iter().enumerate() {
             let Ok(reply) = reply else { continue };
-            let answer = self.tokenizer.decode(&reply.tokens);
+            let answer = self.tokenizer.answer(&reply.tokens);
             let observation = observations.get(i / self.samples).copied().unwrap_or_default();
             let [ask, say] = question.filled(agent, observation, &answer).map_err(|(_, error)| error)?;
             let (prompt, response) = (self.tokenizer.ask(&ask)?, self.tokenizer.encode(&say));

@@ -4,8 +4,9 @@ use super::agent::Agent;
 use super::context::{words, Passage, PassageSlot};
 use super::conversation::{plain, standing, unread, TurnContext};
 use super::episode::{Answerer, PromptMemory, Turn};
+use super::tools::{self, ToolForm};
 use crate::env::{Call, Cause, Fault};
-use crate::policy::Tokenizer;
+use crate::policy::{CallOpening, Omissions, Tokenizer, OPEN};
 use serde_json::{json, Value};
 
 /// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier
@@ -15,14 +16,65 @@ pub const RETOKENISED: &str = "retokenised";
 /// A prompt, what of a memory stands in it, and why it doesn't go on from the tokens of the call before.
 pub type CallPrompt = (Vec<u32>, PromptMemory, String);
 
+/// How the calls that a model answers are written, and what its prompts would lack.
+pub struct CallForm {
+    tools: ToolForm,
+    model: String,
+    /// Whether a server runs it, which is sent messages alone.
+    served: bool,
+    /// What its template leaves out of a conversation without and with a system message.
+    omits: [Omissions; 2],
+    opening: CallOpening,
+}
+
+impl CallForm {
+    pub fn new(agent: &Agent, model: &str, tokenizer: &Tokenizer) -> CallForm {
+        let (tools, omits) = (agent.tools, [false, true].map(|system| tokenizer.omissions(system)));
+        let opening = if tools == ToolForm::Hermes { CallOpening::hermes() } else { tokenizer.call_opening() };
+        // Such a model has no vocabulary to be saved.
+        CallForm { tools, model: model.into(), served: tokenizer.files().is_empty(), omits, opening }
+    }
+
+    /// Why a call can't be asked: a part of it would be in no prompt. `told`: it has a system message; `whole`: its
+    /// earlier answers are encoded, too.
+    fn lost(&self, call: &Call, told: bool, whole: bool) -> Option<String> {
+        tools::lost(self.tools, call, self.omits[usize::from(told)], (&self.model, self.served), whole)
+    }
+
+    /// The messages and tools as the model reads them, and the number of messages up to the answer that they go on from.
+    fn written<'a>(&self, messages: Vec<Value>, call: &'a Call) -> (Vec<Value>, &'a [Value], usize) {
+        if self.tools != ToolForm::Hermes {
+            return (messages, &call.tools, call.since);
+        }
+        let (messages, since) = tools::hermes(messages, &call.tools, call.since);
+        (messages, &[], since)
+    }
+
+    /// The beginnings of answers that call one of these tools.
+    ///
+    /// # Errors
+    /// If answers of the model can't be held to them.
+    pub fn forced(&self, tools: &[String], tokenizer: &Tokenizer) -> Result<Vec<Vec<u32>>, String> {
+        if self.served {
+            let model = &self.model;
+            return Err(format!("its answer must call a tool, and `{model}`, which a server runs (`openai`), can't be held to that"));
+        }
+        let opening = |tool: &String| {
+            let tokens = tokenizer.encoded(&self.opening.of(tool)).map_err(|error| error.to_string())?;
+            Ok([tokens, vec![OPEN]].concat())
+        };
+        tools.iter().map(opening).collect()
+    }
+}
+
 /// Builds the prompts of calls.
 pub struct CallWriter<'a> {
     pub agent: &'a Agent,
     pub tokenizer: &'a Tokenizer,
     /// The model that answers, where there are several.
     pub answered_by: &'a Option<Answerer>,
-    /// Whether its model's template can render a call's tools.
-    pub tools: bool,
+    /// How the calls of its model are written.
+    pub form: &'a CallForm,
     /// Whether a memory is queried in this iteration.
     pub queried: bool,
 }
@@ -35,19 +87,20 @@ impl CallWriter<'_> {
     /// If the template refuses the messages, the template can't render the tools, or the prompt has more tokens than
     /// allowed.
     pub fn ask(&self, now: &TurnContext, call: &Call, passages: &[Passage]) -> Result<CallPrompt, Fault> {
-        if !self.tools && !call.tools.is_empty() {
-            let model = self.answered_by.as_ref().map_or(&self.agent.model, |(model, _)| model);
-            let text = format!(
-                "its call has tools, and `{model}`, which a server runs (`openai`), is asked without them: name a model with `load`"
-            );
-            return Err(Fault::new(Cause::Prompt, text));
-        }
+        let told = call.messages.first().is_some_and(|first| first["role"] == "system")
+            || !words(passages, PassageSlot::System).is_empty()
+            || self.agent.tools == ToolForm::Hermes && !call.tools.is_empty();
+        let complete = |whole: bool| match self.form.lost(call, told, whole) {
+            Some(why) => Err(Fault::new(Cause::Declined, why)),
+            None => Ok(()),
+        };
+        complete(false)?;
         let before = call.on.and_then(|on| now.episode.turns.iter().find(|turn| turn.call == on));
         // The tokens that another model read and wrote are that model's.
         let own = before.filter(|before| before.answered_by == *self.answered_by);
         let further = own.map(|before| self.further(before, call, passages)).transpose()?.flatten();
         let retokenised = before.is_some() && further.is_none() && call.fork.is_empty();
-        let (tokens, memory) = further.map_or_else(|| self.whole(call, passages), Ok)?;
+        let (tokens, memory) = further.map_or_else(|| complete(true).and_then(|()| self.whole(call, passages)), Ok)?;
         match self.agent.prompt_tokens.filter(|most| tokens.len() > *most) {
             Some(most) => {
                 let text = format!("the prompt has {} tokens, and `prompt_tokens` allows {most}", tokens.len());
@@ -65,9 +118,9 @@ impl CallWriter<'_> {
         let on = |read: &[u32], passages: &[Passage]| {
             let mut messages = call.messages.clone();
             let asked = tell(&mut messages[call.since..], &words(passages, PassageSlot::Context));
-            let answer = call.since - 1;
-            let tokens = self.tokenizer.go_on(read, &before.response.tokens, &messages, &call.tools, answer).map_err(unread)?;
-            Ok::<_, Fault>(tokens.map(|tokens| (tokens, if asked { standing(passages, &texts(call.since, &messages)) } else { vec![] })))
+            let (messages, tools, since) = self.form.written(messages, call);
+            let tokens = self.tokenizer.go_on(read, &before.response.tokens, &messages, tools, since - 1).map_err(unread)?;
+            Ok::<_, Fault>(tokens.map(|tokens| (tokens, if asked { standing(passages, &texts(since, &messages)) } else { vec![] })))
         };
         let Some((tokens, new)) = on(&before.prompt_tokens, &news)? else { return Ok(None) };
         let mut retrieved = known.retrieved.clone();
@@ -84,9 +137,10 @@ impl CallWriter<'_> {
             let mut messages = call.messages.clone();
             tell(&mut messages, &words(passages, PassageSlot::Context));
             instruct(&mut messages, &words(passages, PassageSlot::System));
-            messages
+            self.form.written(messages, call).0
         };
-        let encode = |messages: &[Value]| self.tokenizer.converse(messages, &call.tools).map_err(unread);
+        let tools = self.form.written(vec![], call).1;
+        let encode = |messages: &[Value]| self.tokenizer.converse(messages, tools).map_err(unread);
         let messages = told(passages);
         let retrieved = standing(passages, &texts(0, &messages));
         let bare = if retrieved.is_empty() { vec![] } else { encode(&told(&plain(passages)))? };
@@ -148,7 +202,8 @@ mod tests {
     fn a_call_goes_on_from_the_tokens_of_the_one_before() {
         let agent: Agent = serde_json::from_value(json!({ "model": "a", "max_turns": 9, "prompt_tokens": 40 })).unwrap();
         let tokenizer = Tokenizer::bytes();
-        let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, answered_by: &None, tools: true, queried: true };
+        let form = CallForm::new(&agent, "a", &tokenizer);
+        let writer = CallWriter { agent: &agent, tokenizer: &tokenizer, answered_by: &None, form: &form, queried: true };
         let start = EpisodeStart { task: "t".into(), sample: 0, attempt: 0, memory: String::new(), iteration: 1, version: 0 };
         let mut episode = Episode::new(start);
         let view = view();
@@ -173,8 +228,24 @@ mod tests {
         let writer = CallWriter { agent: &short, ..writer };
         let fault = writer.ask(&now, &second, &[tip(2, PassageSlot::Context)]).unwrap_err();
         assert_eq!(fault.cause, Cause::TooLong { tokens: further.len(), limit: 30 });
-        let (with, writer) = (Call { tools: vec![json!({})], ..first }, CallWriter { tools: false, ..writer });
-        let fault = writer.ask(&now, &with, &[]).unwrap_err();
-        assert!(fault.cause == Cause::Prompt && fault.text.contains("is asked without them"), "{fault:?}");
+        let with = Call { tools: vec![json!({ "function": { "name": "add" } })], ..first };
+        let fault = CallWriter { agent: &agent, ..writer }.ask(&now, &with, &[]).unwrap_err();
+        assert!(fault.cause == Cause::Declined && fault.text.contains("`a` has no chat template that renders them"), "{fault:?}");
+        let hermes = Agent { tools: ToolForm::Hermes, prompt_tokens: None, ..agent };
+        let form = CallForm::new(&hermes, "a", &tokenizer);
+        let writer = CallWriter { agent: &hermes, tokenizer: &tokenizer, answered_by: &None, form: &form, queried: false };
+        let (tokens, ..) = writer.ask(&now, &with, &[]).unwrap();
+        let prompt = tokenizer.decode(&tokens);
+        assert!(prompt.starts_with("Be brief.\n\n# Tools\n") && prompt.contains("{\"function\": {\"name\": \"add\"}}"), "{prompt}");
+        // It goes on from the tokens all the same.
+        episode.turns[0].prompt_tokens = tokens.clone();
+        let now = TurnContext { episode: &episode, view: &view, rules: "" };
+        let (further, ..) = writer.ask(&now, &Call { tools: with.tools.clone(), ..second }, &[]).unwrap();
+        assert_eq!(further[..tokens.len() + sampled.len()], [tokens, sampled].concat());
+        let forced = form.forced(&["add".into()], &tokenizer).unwrap();
+        assert_eq!(
+            (forced[0].last(), tokenizer.decode(&forced[0]).as_str()),
+            (Some(&OPEN), "<tool_call>\n{\"name\": \"add\", \"arguments\":")
+        );
     }
 }

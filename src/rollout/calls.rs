@@ -3,7 +3,11 @@
 use super::calling::RETOKENISED;
 use super::episode::Turn;
 use crate::env::{Cause, Extras, Fault};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes from which on a text isn't in another by chance.
+const LONG: usize = 24;
 
 /// What a program said of its calls, each by its name.
 #[derive(Default)]
@@ -49,14 +53,18 @@ impl Calls {
 }
 
 /// Puts the turns of an episode whose calls overlap into the order of their graph: by the number of calls that each
-/// goes on from, and by name among equals. The order of arrival says nothing, nor does a program's name for a call: a
-/// second beginning is a sub-agent's, a second call that goes on from another edits.
+/// goes on from, those of the main agent first, and by name among equals. The order of arrival says nothing, nor does a
+/// program's name for a call: a second beginning is a sub-agent's, a second call that goes on from another edits.
 fn arrange(turns: &mut [Turn]) {
     let mut depths: BTreeMap<u64, u32> = BTreeMap::new();
+    // The first call of the conversation that each belongs to.
+    let mut begins: BTreeMap<u64, u64> = BTreeMap::new();
     for turn in turns.iter() {
         depths.insert(turn.call, depths.get(&turn.parent).map_or(0, |depth| depth + 1));
+        begins.insert(turn.call, begins.get(&turn.parent).copied().unwrap_or(turn.call));
     }
-    turns.sort_by_key(|turn| (depths.get(&turn.call).copied(), turn.call));
+    let main = main_agent(turns, &begins);
+    turns.sort_by_key(|turn| (depths.get(&turn.call).copied(), begins.get(&turn.call).copied() != main, turn.call));
     let mut begun = BTreeSet::new();
     for turn in turns {
         let first = begun.insert(turn.parent);
@@ -71,6 +79,47 @@ fn arrange(turns: &mut [Turn]) {
             .into();
         }
     }
+}
+
+/// The first call of the main agent: of the conversation that reads the answers of most others and begins with none of
+/// theirs. Where that doesn't say it, the longest, and of equal ones that with the least name.
+fn main_agent(turns: &[Turn], begins: &BTreeMap<u64, u64>) -> Option<u64> {
+    let of = |turn: &Turn| begins.get(&turn.call).copied().unwrap_or_default();
+    let roots: BTreeSet<u64> = turns.iter().map(of).collect();
+    if roots.len() < 2 {
+        return roots.first().copied();
+    }
+    let mut read: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    let mut told: BTreeSet<u64> = BTreeSet::new();
+    let answers: Vec<(u64, Vec<String>)> = turns.iter().map(|turn| (of(turn), texts(&turn.action))).collect();
+    for turn in turns {
+        let others = answers.iter().filter(|(root, _)| *root != of(turn));
+        for (root, _) in others.filter(|(_, texts)| texts.iter().any(|text| says(&turn.observation, text))) {
+            if turn.call == of(turn) {
+                told.insert(of(turn));
+            } else {
+                read.entry(of(turn)).or_default().insert(*root);
+            }
+        }
+    }
+    let length = |root: u64| turns.iter().filter(|turn| of(turn) == root).count();
+    let reads = |root: u64| read.get(&root).map_or(0, BTreeSet::len);
+    roots.into_iter().min_by_key(|&root| (told.contains(&root), Reverse(reads(root)), Reverse(length(root)), root))
+}
+
+/// The texts of an answer that another conversation may have: itself, and those in the arguments of its calls.
+fn texts(answer: &str) -> Vec<String> {
+    let quoted = answer.match_indices('"').filter_map(|(at, _)| {
+        let mut values = serde_json::Deserializer::from_str(&answer[at..]).into_iter::<String>();
+        values.next()?.ok()
+    });
+    std::iter::once(answer.trim().to_owned()).chain(quoted).filter(|text| !text.is_empty()).collect()
+}
+
+/// Whether messages have a text: a short one as a whole message, a long one anywhere.
+fn says(messages: &str, text: &str) -> bool {
+    let whole = |message: &str| message == text || message.split_once(": ").is_some_and(|(_, said)| said == text);
+    text.len() >= LONG && messages.contains(text) || whole(messages) || messages.lines().any(whole)
 }
 
 #[cfg(test)]
@@ -125,9 +174,57 @@ mod tests {
         let (turns, score) = first;
         assert_eq!(
             turns.iter().map(|turn| (turn.turn, turn.call, turn.reward, turn.done)).collect::<Vec<_>>(),
-            [(0, 4, 0.0, false), (1, 9, 0.0, false), (2, 7, 1.25, true)]
+            [(0, 9, 0.0, false), (1, 4, 0.0, false), (2, 7, 1.25, true)]
         );
         assert_eq!(score, 1.25);
+    }
+
+    /// Whichever has the least name, and whichever comes first.
+    #[test]
+    fn the_main_agent_is_the_one_that_reads_the_others() {
+        let turn = |call, parent, observation: &str, action: &str| Turn {
+            call,
+            parent,
+            observation: observation.into(),
+            action: action.into(),
+            ..Turn::default()
+        };
+        let forks = |turns: &[Turn], order: &[usize]| {
+            let mut turns: Vec<Turn> = order.iter().map(|&i| turns[i].clone()).collect();
+            arrange(&mut turns);
+            turns.iter().map(|turn| (turn.call, turn.fork.clone())).collect::<Vec<_>>()
+        };
+        let named = |calls: [(u64, &str); 4]| calls.map(|(call, fork)| (call, fork.to_owned())).to_vec();
+        // Names of calls are hashes: the sub-agents' may be less than the main agent's or greater.
+        for (main, on, one, two) in [(5, 6, 1, 2), (1, 2, 5, 6), (3, 9, 1, 5)] {
+            let expected = named([(main, ""), (one, "sub_agent"), (two, "sub_agent"), (on, "")]);
+            // It reads both answers; one sub-agent is longer than it.
+            let results = [
+                turn(main, 0, "What is 1 + 2?", "I ask two."),
+                turn(one, 0, "Add.", "3"),
+                turn(two, 0, "Check.", "yes"),
+                turn(on, main, "tool: 3\ntool: yes", "3"),
+            ];
+            // It writes the question of a sub-agent, whose answer it reads in other words.
+            let long = "Find the \"largest\" number that divides both.";
+            let call = format!("<tool_call>{}</tool_call>", serde_json::json!({ "name": "task", "arguments": { "prompt": long } }));
+            let question = format!("system: You help.\nuser: {long}");
+            let asks = [
+                turn(main, 0, "Go.", &call),
+                turn(one, 0, &question, "4"),
+                turn(two, 0, &question, "5"),
+                turn(on, main, "tool: it is four", "done"),
+            ];
+            for turns in [results, asks] {
+                for order in [[0, 1, 2, 3], [1, 0, 3, 2], [2, 1, 0, 3]] {
+                    assert_eq!(forks(&turns, &order), expected, "{main} {order:?}");
+                }
+            }
+        }
+        let longest = [turn(8, 0, "a", "x"), turn(9, 8, "b", "y"), turn(1, 0, "c", "z"), turn(2, 0, "d", "w")];
+        assert_eq!(forks(&longest, &[2, 0, 3, 1]), named([(8, ""), (1, "sub_agent"), (2, "sub_agent"), (9, "")]));
+        let equal = [turn(8, 0, "a", "x"), turn(1, 0, "c", "z")];
+        assert_eq!(forks(&equal, &[0, 1]), forks(&equal, &[1, 0]));
     }
 
     /// Rows count on without a call whose answer nobody read; a later reward of a call replaces an earlier one.

@@ -301,6 +301,14 @@ impl Episode {
         self.shown(view, last, parallel)
     }
 
+    /// Ends an episode whose next prompt is longer than the model can read, after its last turn; its final observation.
+    /// None where there is no turn yet.
+    pub fn outgrown(&mut self) -> Option<String> {
+        let end = self.turns.last_mut()?;
+        (end.done, end.truncated) = (true, "context");
+        self.view.take().map(|view| view.step.observation)
+    }
+
     /// What the world shows now, after a turn or after a call that was refused; where the episode is over with it, the
     /// final observation.
     ///

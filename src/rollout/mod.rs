@@ -49,5 +49,6 @@ pub mod sources;
 pub mod summary;
 pub mod tags;
 pub mod template;
+pub mod tools;
 pub mod transcript;
 pub mod tree;

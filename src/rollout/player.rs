@@ -4,7 +4,7 @@ use super::action::{ActionEncoder, Decode, Response};
 use super::agent::Agent;
 use super::answers::{answers, answers_by, unanswered};
 use super::branches::{Brancher, Chosen};
-use super::calling::CallWriter;
+use super::calling::{CallForm, CallWriter};
 use super::context::{ContextSource, Moment, Passage};
 use super::conversation::{PromptWriter, TurnContext};
 use super::episode::{Answerer, Episode, PromptMemory};
@@ -65,18 +65,22 @@ pub type TurnRequest = Result<(Request, PromptMemory, String), Fault>;
 /// A model that writes.
 struct Writer {
     encoder: ActionEncoder,
-    /// Whether its template can render tools.
-    tools: bool,
+    /// How its calls are written.
+    calls: CallForm,
     /// Of a model that calls name: the version of its weights.
     version: u64,
 }
 
 impl Writer {
-    fn new(policy: &Policy, model: &str) -> Result<Writer, RolloutError> {
+    fn new(policy: &Policy, agent: &Agent, model: &str) -> Result<Writer, RolloutError> {
         let encoder = ActionEncoder::new(policy.tokenizer(model)?);
-        // A model that a server runs has no vocabulary to be saved, and is sent messages alone.
-        let tools = !encoder.tokenizer().files().is_empty();
-        Ok(Writer { encoder, tools, version: 0 })
+        let calls = CallForm::new(agent, model, encoder.tokenizer());
+        Ok(Writer { encoder, calls, version: 0 })
+    }
+
+    /// The actions that may be chosen, as tokens.
+    fn choices(&mut self, actions: &[String]) -> Result<Vec<Vec<u32>>, String> {
+        self.encoder.choices(actions)
     }
 }
 
@@ -108,8 +112,8 @@ impl Player {
     /// such prompt; or if a critic can't rank what it writes.
     pub fn new(policy: Policy, play: Play, seed: u64) -> Result<Player, RolloutError> {
         let (agent, model) = (&play.agent, &play.agent.model);
-        let (own, prompt) = (Writer::new(&policy, model)?, prompt::new(agent)?);
-        let named = |name: &String| Ok((name.clone(), Writer::new(&policy, name)?));
+        let (own, prompt) = (Writer::new(&policy, agent, model)?, prompt::new(agent)?);
+        let named = |name: &String| Ok((name.clone(), Writer::new(&policy, agent, name)?));
         let by_name = agent.by_name.iter().map(named).collect::<Result<_, RolloutError>>()?;
         let settings = agent.rank.clone().unwrap_or_default();
         let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
@@ -171,28 +175,35 @@ impl Player {
                 let seed = live.episode.start.seed_of_call(self.seed, call.id);
                 let answered_by = &self.answerer(live);
                 let writes = self.by_name.get_mut(&call.model).unwrap_or(&mut self.own);
+                // A call may name the answers that it can have, or the tools.
+                let choices = match call.must_call.is_empty() {
+                    true => writes.choices(&live.view.actions),
+                    false if self.ranker.is_some() => Err("a critic ranks whole answers, so no call of a tool can be forced".into()),
+                    false => writes.calls.forced(&call.must_call, writes.encoder.tokenizer()),
+                };
                 let (agent, tokenizer) = (&self.play.agent, writes.encoder.tokenizer());
-                let writer = CallWriter { agent, tokenizer, answered_by, tools: writes.tools, queried };
+                let writer = CallWriter { agent, tokenizer, answered_by, form: &writes.calls, queried };
                 let turn = TurnContext { episode: live.episode, view: live.view, rules: "" };
-                let asked = writer.ask(&turn, call, &passages);
-                // A call may name the answers that it can have.
-                let choices = live.view.actions.iter().map(|action| writes.encoder.closed(action)).collect();
-                requests.push(
-                    asked.map(|(prompt, memory, fork)| (Request { prompt, seed, choices, session, most: call.max_tokens }, memory, fork)),
-                );
+                let asked = writer.ask(&turn, call, &passages).and_then(|asked| {
+                    let choices = choices.map_err(|why| Fault::new(Cause::Declined, why))?;
+                    Ok((asked, choices))
+                });
+                requests.push(asked.map(|((prompt, memory, fork), choices)| {
+                    (Request { prompt, seed, choices, session, most: call.max_tokens }, memory, fork)
+                }));
                 continue;
             }
             let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
             let constrained = self.play.agent.decode == Decode::Constrained;
-            let choices =
-                if constrained { live.view.actions.iter().map(|action| self.own.encoder.closed(action)).collect() } else { vec![] };
+            let choices = if constrained { self.own.choices(&live.view.actions) } else { Ok(vec![]) };
             let seed = live.episode.start.seed(self.seed, live.episode.turn());
             let teller = PromptWriter { agent: &self.play.agent, prompt: &self.prompt, tokenizer: self.own.encoder.tokenizer(), queried };
             let turn = TurnContext { episode: live.episode, view: live.view, rules: &rules };
-            let asked = teller.ask(&turn, &passages);
-            requests.push(
-                asked.map(|(prompt, prompt_memory)| (Request { prompt, seed, choices, session, most: None }, prompt_memory, String::new())),
-            );
+            let asked = teller.ask(&turn, &passages).and_then(|(prompt, prompt_memory)| {
+                let choices = choices.map_err(|why| Fault::new(Cause::Prompt, why))?;
+                Ok((Request { prompt, seed, choices, session, most: None }, prompt_memory, String::new()))
+            });
+            requests.push(asked);
         }
         Ok(requests)
     }
@@ -305,7 +316,7 @@ impl Player {
     fn advised(&mut self, parts: &[(String, String)], action: Option<String>, request: &mut Request) -> Result<Response, Fault> {
         if self.play.agent.decode == Decode::Constrained {
             let Some(action) = &action else { return Err(Fault::new(Cause::Expert, "the expert knows no way on")) };
-            let code = self.own.encoder.closed(action);
+            let code = self.own.encoder.closed(action).map_err(|why| Fault::new(Cause::Expert, why))?;
             if !request.choices.is_empty() && !request.choices.contains(&code) {
                 if !self.play.join {
                     let text = format!(
@@ -317,7 +328,8 @@ impl Player {
                 request.choices.push(code);
             }
         }
-        Ok(Response::of_expert(self.play.agent.tagged(), parts, action, &mut self.own.encoder))
+        let response = Response::of_expert(self.play.agent.tagged(), parts, action, &mut self.own.encoder);
+        response.map_err(|why| Fault::new(Cause::Expert, why))
     }
 }
 

@@ -205,7 +205,7 @@ mod tests {
         let models = [("actor", tiny), ("critic", critic)].map(|(name, model)| (name.to_owned(), ModelSettings::New(model)));
         let policy = Policy::start(&models.into_iter().collect(), &[], 3, 1).unwrap();
         let mut encoder = ActionEncoder::new(policy.tokenizer("actor").unwrap());
-        let choices = vec![encoder.closed("up"), encoder.closed("down")];
+        let choices = ["up", "down"].map(|action| encoder.closed(action).unwrap()).to_vec();
         let prompt = policy.tokenizer("actor").unwrap().encode("a wall");
         let row = |i: usize| {
             let (response, n) = (choices[i].clone(), choices[i].len());

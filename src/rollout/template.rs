@@ -68,7 +68,7 @@ impl PromptTemplate {
         environment.set_syntax(syntax.map_err(|error| template_error(error, text, &file))?);
         jinja::bound(&mut environment);
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.add_template_owned(ONLY, text.to_owned()).map_err(|error| template_error(error, text, &file))?;
+        environment.add_template_owned(ONLY, jinja::source(text)).map_err(|error| template_error(error, text, &file))?;
         let mut variables: Vec<String> =
             environment.get_template(ONLY).map(|t| t.undeclared_variables(false)).unwrap_or_default().into_iter().collect();
         variables.sort();

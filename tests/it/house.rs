@@ -9,7 +9,7 @@ const ROOTS: [(&str, Option<&str>); 4] = [("src", None), ("formulas/src", None),
 
 /// The folders of [`ROOTS`] from the top down. What stands in a floor may know those below it, and none
 /// beside it or above: the crafts of one floor meet in the one above.
-const FLOORS: [&[&str]; 8] = [
+const FLOORS: [&[&str]; 9] = [
     &["main"],
     &["cli"],
     &["ops"],
@@ -18,6 +18,7 @@ const FLOORS: [&[&str]; 8] = [
     &["pipeline", "prototypes", "row", "stats"],
     &["defaults", "difflib", "files", "jinja", "keep", "printable", "pulse", "python_package", "role", "seed"],
     &["limit"],
+    &["guard"],
 ];
 
 /// Libraries that one folder (or two) alone may know, by the names of their crates.

@@ -26,6 +26,7 @@ mod generated;
 mod house;
 mod import;
 mod links;
+mod listed;
 mod log_files;
 mod log_query;
 mod loops;

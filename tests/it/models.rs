@@ -83,6 +83,27 @@ fn check_gives_a_chat_template_the_messages_of_the_agents() {
     done(flow().arg("check").arg(pipeline(terse)));
     let text = refusal(&pipeline(", layout: chat"));
     assert!(text.contains("leaves answers out"), "{text}");
+    // What it leaves out is said, and not only what it raises.
+    template("{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}");
+    let text = refusal(&pipeline(terse));
+    assert!(text.contains("leaves system messages out of the prompt"), "{text}");
+    let shown = done(flow().args(["model", "show"]).arg(&folder));
+    assert!(shown.contains("it renders no tools") && shown.contains("it leaves system messages out"), "{shown}");
+    template("{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}{{ thinking }}");
+    assert!(done(flow().args(["model", "show"]).arg(&folder)).contains("yes; it renders tools\n"));
+    done(flow().arg("check").arg(playing(home.path(), &format!("{}, template: {{ thinking: no }}", load(&folder)), "")));
+    let text = refusal(&playing(home.path(), &format!("{}, template: {{ thinkin: no }}", load(&folder)), ""));
+    assert!(text.contains("reads no variable `thinkin`"), "{text}");
+    // Its context is 256 tokens.
+    let long = playing(home.path(), &load(&folder), "");
+    let text = std::fs::read_to_string(&long).unwrap();
+    for (tokens, fits) in [(255, true), (256, false), (1000, false)] {
+        std::fs::write(&long, text.replace("max_tokens: 4", &format!("max_tokens: {tokens}"))).unwrap();
+        let output = flow().arg("check").arg(&long).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), fits, "{tokens}: {said}");
+        assert!(fits || said.contains(&format!("an answer may have {tokens} tokens, and `actor` reads 256 with the prompt")), "{said}");
+    }
     // A line of words that names no file is the text itself, in the run's copy as well.
     template("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}");
     let run = home.path().join("run");

@@ -41,8 +41,11 @@ class Episode:
             call["fork"] = "sub_agent"
         if self.task == "stop":
             call["stop"] = LETTERS
-        if self.task == "tools":
-            call["tools"] = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+        if self.task in ("tools", "must"):
+            names = ["look", "leave"] if self.task == "must" else ["look"]
+            call["tools"] = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}} for name in names]
+        if self.task == "must":
+            call["must_call"] = names
         if self.task == "short":
             call["max_tokens"] = 2
         self.calls.append(call)
@@ -88,6 +91,8 @@ def play(request):
         assert episode.task != "stop" or not set(LETTERS) & set(request["action"]), request
         episode.answer(request["action"])
     if request["request"] == "refuse":
+        if request["reason"] != "too_long":
+            return say({"episode": number, "error": f"its call was refused: {request['reason']}"})
         assert request["tokens"] > request["limit"], request
         episode.refuse()
     say({"episode": number, **episode.show()})

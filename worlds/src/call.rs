@@ -33,6 +33,9 @@ pub struct Call {
     /// Tokens of its answer, at most.
     #[serde(default)]
     pub max_tokens: Option<usize>,
+    /// Tools: its answer must call one of them. Empty where it needn't call any.
+    #[serde(default)]
+    pub must_call: Vec<String>,
     /// Texts before which its answer ends.
     #[serde(default)]
     pub stop: Vec<String>,
@@ -77,6 +80,8 @@ pub enum Act<'a> {
     Answer { text: &'a str, cut: bool, tokens: [usize; 2] },
     /// A call can't be answered: its prompt has so many tokens, and so many are allowed.
     Refuse { tokens: usize, limit: usize },
+    /// A call can't be answered for another reason.
+    Decline { why: &'a str },
 }
 
 /// The names of calls.

@@ -1,7 +1,6 @@
 //! What can happen to an episode's environment, as a value: nothing that an environment does ends a run by itself.
 
-use std::cell::{Cell, RefCell};
-use std::panic::{catch_unwind, AssertUnwindSafe, PanicHookInfo};
+pub use formulas::guard::hushed;
 
 /// The kind of an episode's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +19,8 @@ pub enum Cause {
     Expert,
     /// What it shows is too much for the model to read, or can't be written as a prompt.
     Prompt,
+    /// It asks what the model can't be asked: a part of its call would be left out of the prompt, or can't be kept to.
+    Declined,
     /// Its prompt has so many tokens, and so many are allowed.
     TooLong { tokens: usize, limit: usize },
     /// It asks for more answers than it may have.
@@ -31,7 +32,7 @@ pub enum Cause {
 impl Cause {
     /// Whether another try would fail in the same way.
     pub fn lasting(self) -> bool {
-        matches!(self, Cause::Expert | Cause::Prompt | Cause::TooLong { .. } | Cause::Limit)
+        matches!(self, Cause::Expert | Cause::Prompt | Cause::Declined | Cause::TooLong { .. } | Cause::Limit)
     }
 
     /// As the table `errors` names it.
@@ -43,7 +44,7 @@ impl Cause {
             Cause::Crash => "crash",
             Cause::Malformed => "malformed",
             Cause::Expert => "expert",
-            Cause::Prompt | Cause::TooLong { .. } => "prompt",
+            Cause::Prompt | Cause::Declined | Cause::TooLong { .. } => "prompt",
             Cause::Limit => "limit",
             Cause::Replay => "replay",
         }
@@ -71,29 +72,7 @@ impl Fault {
     }
 }
 
-thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
-    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
 /// Runs code of an environment; its panic becomes a value.
 pub fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Fault> {
-    GUARDED.set(true);
-    PLACE.with(|place| place.borrow_mut().clear());
-    let answer = catch_unwind(AssertUnwindSafe(run));
-    GUARDED.set(false);
-    answer.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-        let text = text.unwrap_or_else(|| "a panic without a message".into());
-        Fault::new(Cause::Panic, text + &PLACE.with(|place| place.borrow().clone()))
-    })
-}
-
-/// For a panic hook: whether this panic is an environment's and will become a [`Fault`], so that it isn't printed.
-pub fn hushed(info: &PanicHookInfo) -> bool {
-    let guarded = GUARDED.get();
-    if let (true, Some(at)) = (guarded, info.location()) {
-        PLACE.with(|place| *place.borrow_mut() = format!(" ({}:{})", at.file(), at.line()));
-    }
-    guarded
+    formulas::guard::guarded(run).map_err(|text| Fault::new(Cause::Panic, text))
 }

@@ -61,7 +61,7 @@ struct ProgramSettings {
     live: u32,
     /// Whether calls of one episode may overlap (sub-agents that work at the same time): its rows then stand in the
     /// order of their graph, so that they are the same whichever call comes first. Without it an episode whose calls
-    /// overlap has failed.
+    /// overlap has failed. Threads that race need it even if their calls happen not to overlap.
     #[serde(default)]
     parallel: bool,
     /// Environment variables of flow's own that the program gets in addition to variables that describe the machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator, List, Mapping
 
 from ..limits import Json
-from .ask import Ask, Refusal, Reply, assistant, limit_of, list_of, model_of, refuse, settled, stops_of, text_of, tool, tool_call
+from .ask import Ask, Refusal, Reply, assistant, forced, limit_of, list_of, model_of, refuse, settled, stops_of, text_of, tool, tool_call
 from .chat import Event
 from .settings import canonical
 
@@ -16,8 +16,6 @@ BYTES = 4
 def tools_of(body: Mapping[str, Any]) -> List[Json]:
     choice = body.get("tool_choice") or {}
     kind = choice.get("type", "auto") if isinstance(choice, dict) else choice
-    if kind not in ("auto", "none"):
-        raise Refusal("`tool_choice` that forces a call isn't supported here", param="tool_choice")
     tools = []
     for given in list_of(body, "tools"):
         if given.get("type", "custom") not in ("custom", None):
@@ -64,9 +62,10 @@ class Anthropic:
             raise Refusal("this model does not support assistant message prefill: the conversation must end with a user message")
         system = text_of(body.get("system"), "system")
         head = [{"role": "system", "content": system}] if system else []
-        choice = body.get("tool_choice")
-        return Ask(model_of(body), settled([*head, *messages]), tools_of(body), limit_of(body, "max_tokens"), stops_of(body, "stop_sequences"),
-                   bool(body.get("stream")), isinstance(choice, dict) and bool(choice.get("disable_parallel_tool_use")))
+        choice, tools = body.get("tool_choice"), tools_of(body)
+        return Ask(model_of(body), settled([*head, *messages]), tools, limit_of(body, "max_tokens"), stops_of(body, "stop_sequences"),
+                   bool(body.get("stream")), isinstance(choice, dict) and bool(choice.get("disable_parallel_tool_use")),
+                   must_call=forced(choice, tools))
 
     def answer(self, ask: Ask, reply: Reply, call_id: str, store: Json) -> Json:
         content: List[Json] = [{"type": "text", "text": reply.content}] if reply.content or not reply.calls else []

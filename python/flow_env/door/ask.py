@@ -41,6 +41,8 @@ class Ask:
     """What the protocol needs again for the answer."""
     choices: List[str] = field(default_factory=list)
     """The answer is one of these, where there are any."""
+    must_call: List[str] = field(default_factory=list)
+    """The tools of which the answer must call one; empty where it needn't."""
 
 
 @dataclass
@@ -61,6 +63,31 @@ def refuse(body: Mapping[str, Any], **allowed: Sequence[Any]) -> None:
         value = body.get(name)
         if value is not None and value not in values:
             raise Refusal(f"`{name}` isn't supported here: leave it out", param=name)
+
+
+def forced(choice: Any, tools: Sequence[Json]) -> List[str]:
+    """The tools of which a `tool_choice` demands a call, in the forms of the three protocols; none where it leaves the answer free."""
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if kind in (None, "auto", "none"):
+        return []
+    names = [tool["function"]["name"] for tool in tools]
+    if kind in ("required", "any"):
+        wanted = names
+    elif kind == "allowed_tools" and (choice.get(kind) or choice).get("mode") == "required":
+        wanted = [named_tool(each) for each in list_of(choice.get(kind) or choice, "tools")]
+    elif kind in ("function", "tool", "custom"):
+        wanted = [named_tool(choice)]
+    else:
+        raise Refusal(f"a `tool_choice` of `{str(kind)[:80]}` isn't supported here", param="tool_choice")
+    strangers = [name for name in wanted if name not in names]
+    if strangers or not wanted:
+        raise Refusal(f"`tool_choice` demands a call of {f'`{strangers[0]}`' if strangers else 'a tool'}, which `tools` doesn't have", param="tool_choice")
+    return wanted
+
+
+def named_tool(choice: Json) -> str:
+    function = choice.get(str(choice.get("type")))
+    return str(function.get("name") if isinstance(function, dict) else choice.get("name"))
 
 
 def model_of(body: Mapping[str, Any]) -> str:

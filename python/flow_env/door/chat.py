@@ -6,7 +6,7 @@ import time
 from typing import Any, Iterator, List, Mapping, Optional, Tuple
 
 from ..limits import Json, wrong_actions
-from .ask import Ask, Refusal, Reply, assistant, limit_of, list_of, model_of, refuse, settled, stops_of, text_of, tool, tool_call
+from .ask import Ask, Refusal, Reply, assistant, forced, limit_of, list_of, model_of, refuse, settled, stops_of, text_of, tool, tool_call
 from .settings import canonical
 
 Event = Tuple[Optional[str], Optional[Json]]
@@ -15,8 +15,7 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "assistant":
 
 
 def tools_of(body: Mapping[str, Any]) -> List[Json]:
-    """The tools that may be called. A choice that forces a call is refused."""
-    refuse(body, tool_choice=("auto", "none"))
+    """The tools that may be called."""
     tools = []
     for given in list_of(body, "tools"):
         function = given.get("function")
@@ -70,12 +69,12 @@ class Chat:
         messages = list_of(body, "messages")
         if not messages:
             raise Refusal("`messages` is empty", param="messages")
-        options = body.get("stream_options")
+        options, tools = body.get("stream_options"), tools_of(body)
         return Ask(
-            model_of(body), settled([message_of(message) for message in messages]), tools_of(body),
+            model_of(body), settled([message_of(message) for message in messages]), tools,
             limit_of(body, "max_completion_tokens", "max_tokens"), stops_of(body, "stop"), bool(body.get("stream")),
             body.get("parallel_tool_calls") is False,
-            {"usage": isinstance(options, dict) and bool(options.get("include_usage"))}, choices_of(body),
+            {"usage": isinstance(options, dict) and bool(options.get("include_usage"))}, choices_of(body), forced(body.get("tool_choice"), tools),
         )
 
     def answer(self, ask: Ask, reply: Reply, call_id: str, store: Json) -> Json:

@@ -223,7 +223,7 @@ class Episode:
         tail = ask.messages[node.since:]
         about: Json = {"id": node.id, "model": ask.model, "messages": ask.messages}
         for name, value in (("tools", ask.tools), ("on", node.on and node.on.id), ("since", node.since), ("fork", node.fork),
-                            ("max_tokens", ask.max_tokens), ("stop", ask.stop)):
+                            ("max_tokens", ask.max_tokens), ("stop", ask.stop), ("must_call", ask.must_call)):
             if value:
                 about[name] = value
         texts = [shown(message) for message in tail]

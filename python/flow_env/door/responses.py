@@ -6,7 +6,7 @@ import time
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from ..limits import Json
-from .ask import Ask, Refusal, Reply, assistant, limit_of, list_of, model_of, refuse, settled, text_of, tool, tool_call
+from .ask import Ask, Refusal, Reply, assistant, forced, limit_of, list_of, model_of, refuse, settled, text_of, tool, tool_call
 from .chat import ROLES, Chat, Event
 from .graph import answer
 from .settings import canonical
@@ -17,7 +17,6 @@ CUSTOM = {"type": "object", "properties": {"input": {"type": "string"}}, "requir
 
 def tools_of(body: Mapping[str, Any]) -> Tuple[List[Json], Dict[str, Tuple[str, str]]]:
     """The tools, and of those that aren't plain functions their kind (`custom`, or the namespace they stand in) and their own name."""
-    refuse(body, tool_choice=("auto", "none"))
     tools: List[Json] = []
     special: Dict[str, Tuple[str, str]] = {}
 
@@ -94,7 +93,8 @@ class Responses(Chat):
         instructions = text_of(body.get("instructions"), "instructions")
         head = [{"role": "system", "content": instructions}] if instructions else []
         return Ask(model_of(body), settled([*head, *messages]), tools, limit_of(body, "max_output_tokens"), [], bool(body.get("stream")),
-                   body.get("parallel_tool_calls") is False, {"messages": messages, "special": special, "body": body})
+                   body.get("parallel_tool_calls") is False, {"messages": messages, "special": special, "body": body},
+                   must_call=forced(body.get("tool_choice"), tools))
 
     def answer(self, ask: Ask, reply: Reply, call_id: str, store: Json) -> Json:
         output: List[Json] = []

@@ -117,7 +117,7 @@ class Server(World):
             episode = self.find(request)
             asked = dialect.parse(parsed(await self.read(request)), episode.store)
             # Not of the body: Codex tries again with its metadata in another order.
-            name = digest([dialect.prefix, asked.model, asked.messages, asked.tools, asked.max_tokens, asked.stop, asked.choices])
+            name = digest([dialect.prefix, asked.model, asked.messages, asked.tools, asked.max_tokens, asked.stop, asked.choices, asked.must_call])
             call = self.tried(episode.digests.get(name, []), request.headers)
             if call is None:
                 call = episode.ask(asked)

@@ -2,6 +2,7 @@
 
 use super::draw::{Restored, Turn};
 use crate::cli::error::Result;
+use crate::policy::OPEN;
 use crate::rollout::continuation::{play_on, Continuation, Earned};
 use crate::rollout::sampler::Sampler;
 use crate::seed::mix;
@@ -31,7 +32,9 @@ pub struct Tried<'a> {
 pub fn ways<'a>(turn: &'a Restored, all: bool, ends: &[u32]) -> Vec<(&'static str, Option<&'a [u32]>)> {
     let mut ways = vec![("policy", None), ("logged", Some(&turn.response[..]))];
     if all {
-        let admissible = turn.choices.split_inclusive(|token| ends.contains(token));
+        // The beginning of an answer isn't one.
+        let closed = turn.choices.split_inclusive(|token| ends.contains(token) || *token == OPEN);
+        let admissible = closed.filter(|choice| choice.last() != Some(&OPEN));
         ways.extend(admissible.filter(|choice| **choice != turn.response[..]).map(|choice| ("other", Some(choice))));
     }
     ways
@@ -56,7 +59,7 @@ pub fn tried<'a>(sampler: &mut Sampler, turns: &[(&'a Turn, &Restored)], all: bo
         let refused = own.iter().flat_map(|earned| earned.iter()).find_map(|earned| earned.as_ref().err().cloned()).unwrap_or_default();
         let means: Vec<(f64, f64)> = own.iter().map(|earned| mean(earned)).collect();
         for ((role, response), (worth, error)) in ways.iter().zip(&means) {
-            let answer = response.map(|tokens| sampler.player.tokenizer().decode(tokens)).unwrap_or_default();
+            let answer = response.map(|tokens| sampler.player.tokenizer().answer(tokens)).unwrap_or_default();
             let (of_policy, its_error) = means[0];
             let (audited, audited_error) = match *role {
                 "policy" => (0.0, 0.0),

@@ -1,7 +1,7 @@
 //! `flow model show`: says what a model is, and how much memory it takes.
 
 use crate::cli::output::{finish, CommandResult};
-use crate::policy::{instructions, Description, Dtype, EncoderDescription, LoraSettings};
+use crate::policy::{instructions, Description, Dtype, EncoderDescription, LoraSettings, Omissions};
 use std::path::Path;
 
 /// Sums that a gradient is added up in on a CPU, and the tokens of the sequences in the table.
@@ -26,7 +26,7 @@ pub fn show(path: &Path) -> CommandResult {
     let Description { architecture, parameters, context, vocab, padding, template, opening, ends, value, .. } = &model;
     let padded = if *padding > 0 { format!(" (and {padding} rows that no text has, which get no probability)") } else { String::new() };
     let template = match (*template, &opening[..]) {
-        (true, _) => "yes".into(),
+        (true, _) => format!("yes; {}", rendered(model.omits)),
         (false, []) => "none: prompts are read as they are".into(),
         (false, tokens) => format!("none: prompts are read as they are, after {}", tokens.join(" ")),
     };
@@ -67,6 +67,15 @@ pub fn show(path: &Path) -> CommandResult {
         ));
     }
     finish(&lines.join("\n"))
+}
+
+/// What the chat template makes of tools and system messages.
+fn rendered(omits: Omissions) -> String {
+    let tools = match omits.tools {
+        true => "it renders no tools: calls with tools are refused, unless their agent has `tools: hermes`",
+        false => "it renders tools",
+    };
+    format!("{tools}{}", if omits.system { "; it leaves system messages out" } else { "" })
 }
 
 fn megabytes(bytes: u64) -> String {

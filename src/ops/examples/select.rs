@@ -1,7 +1,7 @@
 //! Selects the rows that an update learns from, and gives the reason for every row that it leaves out.
 
 use crate::pipeline::Need;
-use crate::policy::{Example, Objective};
+use crate::policy::{Example, Objective, OPEN};
 use crate::row::{self, Lists, RowError, View};
 use crate::seed::{mix, text, Random};
 use arrow::datatypes::{Float32Type, UInt32Type};
@@ -241,9 +241,9 @@ pub fn weigh(examples: &mut [Example], view: &View, which: &[usize], column: &st
     Ok(())
 }
 
-/// The sequences of a `choices` value, each closed by one of `ends`.
+/// The sequences of a `choices` value, each closed by one of `ends`, or by [`OPEN`].
 fn split(choices: &[u32], ends: &[u32]) -> Vec<Vec<u32>> {
-    choices.split_inclusive(|t| ends.contains(t)).map(<[u32]>::to_vec).collect()
+    choices.split_inclusive(|t| ends.contains(t) || *t == OPEN).map(<[u32]>::to_vec).collect()
 }
 
 #[cfg(test)]
@@ -273,6 +273,7 @@ mod tests {
         let end = crate::policy::END;
         assert_eq!(split(&[5, end, 6, 7, end], &[end]), vec![vec![5, end], vec![6, 7, end]]);
         assert!(split(&[], &[end]).is_empty());
+        assert_eq!(split(&[5, OPEN, 6, 7, OPEN], &[end]), vec![vec![5, OPEN], vec![6, 7, OPEN]], "beginnings of answers");
     }
 
     fn rows() -> RecordBatch {

@@ -3,7 +3,7 @@
 use super::penalties::Said;
 use super::sample::{draw, draw_row, recorded, recorded_row};
 use super::stops::Stops;
-use crate::policy::choices::ChoiceConstraint;
+use crate::policy::choices::{ChoiceConstraint, OPEN};
 use crate::policy::model::Net;
 use crate::policy::products::isa::Isa;
 use crate::policy::sequence::check;
@@ -48,7 +48,8 @@ impl<'a> PartialAnswer<'a> {
         check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
         let constraint =
             if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?) };
-        let said = (request.choices.is_empty() && sampling.penalises()).then(|| Said::new(&request.prompt, sampling));
+        let free = request.choices.iter().all(|choice| choice.last() == Some(&OPEN));
+        let said = (free && sampling.penalises()).then(|| Said::new(&request.prompt, sampling));
         let ((prompt, read, forced, reply), seed, ends, done) = (Default::default(), request.seed, &net.ends, limit == 0);
         let mut answer = PartialAnswer { index, seed, constraint, prompt, read, forced, reply, limit, ends, said, stops, done };
         while let Some(token) = answer.constraint.as_ref().and_then(ChoiceConstraint::forced) {
@@ -61,15 +62,24 @@ impl<'a> PartialAnswer<'a> {
                 break;
             }
         }
+        answer.free();
         answer.forced = answer.reply.tokens.len();
         answer.prompt = request.prompt.len() + answer.forced;
         answer.read = answer.prompt;
         Ok(answer)
     }
 
+    /// Drops a constraint that allows anything from now on.
+    fn free(&mut self) {
+        if self.constraint.as_ref().is_some_and(ChoiceConstraint::free) {
+            self.constraint = None;
+        }
+    }
+
     fn write(&mut self, token: u32, logprob: f32) {
         self.reply.tokens.push(token);
         self.reply.logprobs.push(logprob);
+        self.said.iter_mut().for_each(|said| said.say(token));
     }
 
     /// The tokens drawn.
@@ -77,9 +87,14 @@ impl<'a> PartialAnswer<'a> {
         &self.reply.tokens[self.forced..]
     }
 
+    /// What may make the next token less likely: nothing while only some tokens may come.
+    fn penalised(&self) -> Option<&Said> {
+        self.said.as_ref().filter(|_| self.constraint.is_none())
+    }
+
     /// Writes the next token, drawn from `logits` (one a token of the vocabulary), and whatever is certain after it.
     pub fn next(&mut self, logits: &[f32], sampling: &Sampling) {
-        let changed = self.said.as_ref().and_then(|said| said.changed(logits, sampling));
+        let changed = self.penalised().and_then(|said| said.changed(logits, sampling));
         self.step(|allowed, unit| match &changed {
             None => draw(logits, allowed, sampling, unit),
             Some(changed) => {
@@ -91,7 +106,7 @@ impl<'a> PartialAnswer<'a> {
 
     /// The same of logits that were computed row by row.
     pub fn next_of(&mut self, isa: Isa, logits: &[f32], sampling: &Sampling) {
-        let changed = self.said.as_ref().and_then(|said| said.changed(logits, sampling));
+        let changed = self.penalised().and_then(|said| said.changed(logits, sampling));
         self.step(|allowed, unit| match &changed {
             None => draw_row(isa, logits, allowed, sampling, unit),
             Some(changed) => {
@@ -124,7 +139,6 @@ impl<'a> PartialAnswer<'a> {
     /// Writes the next token, as it was drawn, and whatever is certain after it.
     pub fn take(&mut self, token: u32, logprob: f32) {
         self.write(token, logprob);
-        self.said.iter_mut().for_each(|said| said.say(token));
         match &mut self.constraint {
             None => {
                 let tokens = &self.reply.tokens;
@@ -133,11 +147,15 @@ impl<'a> PartialAnswer<'a> {
             Some(constraint) => {
                 constraint.push(token);
                 if let Some(rest) = constraint.settled() {
+                    rest.iter().for_each(|&token| {
+                        constraint.push(token);
+                    });
                     for &token in rest {
                         self.write(token, 0.0);
                     }
-                    self.done = true;
+                    self.done = self.reply.tokens.last().is_some_and(|last| self.ends.contains(last));
                 }
+                self.free();
             }
         }
     }

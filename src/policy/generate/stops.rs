@@ -16,7 +16,7 @@ impl Stops<'_> {
     /// Whether the last of `tokens` completes one of the texts, which those before it don't have.
     pub fn completed(&self, tokens: &[u32]) -> bool {
         let Some(longest) = self.texts.iter().map(String::len).max() else { return false };
-        let end = self.tokenizer.decode(&tokens[tokens.len().saturating_sub(longest + MORE)..]);
+        let end = self.tokenizer.answer(&tokens[tokens.len().saturating_sub(longest + MORE)..]);
         self.texts.iter().any(|text| !text.is_empty() && end.contains(text.as_str()))
     }
 }

@@ -3,7 +3,7 @@
 use super::checkpoint::open;
 use super::lora::{Adapter, Lora};
 use super::parameters::Layout;
-use crate::policy::{Dtype, LoraSettings, Result};
+use crate::policy::{Dtype, LoraSettings, Omissions, Result};
 use std::path::Path;
 
 /// Bytes of a number that is trained.
@@ -26,6 +26,8 @@ pub struct Description {
     pub opening: Vec<String>,
     /// Whether it has a chat template.
     pub template: bool,
+    /// What the template leaves out of a conversation with a system message.
+    pub omits: Omissions,
     /// The texts of the tokens that end an answer.
     pub ends: Vec<String>,
     /// Whether it gives values and writes nothing.
@@ -52,6 +54,7 @@ impl Description {
             padding: stored.architecture.sized().vocab - sizes.vocab,
             opening: stored.tokenizer.opening(),
             template: stored.tokenizer.has_template(),
+            omits: stored.tokenizer.omissions(true),
             ends,
             value: stored.values(),
             cached: sizes.cached as u64,

@@ -1,7 +1,7 @@
 //! Choices by tokens: a server says of each choice behind the prompt how likely its tokens are, and at each fork one of
 //! the tokens that may follow is drawn here by them, at the temperature that is asked for.
 
-use crate::policy::choices::ChoiceConstraint;
+use crate::policy::choices::{written, ChoiceConstraint};
 use crate::policy::generate::draw;
 use crate::policy::{Reply, Request, RowFault, Sampling};
 use crate::seed::{mix, Random};
@@ -12,12 +12,13 @@ pub type Pair<'a> = (&'a [u32], &'a [u32]);
 
 /// The prompt and choice pairs to score for a request: none where there is nothing to choose.
 pub fn pairs(request: &Request) -> Vec<Pair<'_>> {
-    let choices: BTreeSet<&[u32]> = request.choices.iter().map(Vec::as_slice).collect();
+    let choices: BTreeSet<&[u32]> = request.choices.iter().map(|choice| written(choice)).collect();
     let choices = if choices.len() > 1 { choices } else { BTreeSet::new() };
     choices.into_iter().map(|choice| (request.prompt.as_slice(), choice)).collect()
 }
 
-/// Walks down the choices of a request. A token that nothing else could stand for is certain.
+/// Walks down the choices of a request, to the end of an open one at most. A token that nothing else could stand for is
+/// certain.
 pub fn choose(
     request: &Request,
     known: &BTreeMap<Pair, Result<Vec<f32>, RowFault>>,
@@ -29,11 +30,12 @@ pub fn choose(
     // By the tokens written so far: the log-probability of each token that may follow.
     let mut after: BTreeMap<Vec<u32>, f32> = BTreeMap::new();
     for choice in &request.choices {
-        let Some(logprobs) = known.get(&(request.prompt.as_slice(), choice.as_slice())) else { continue };
+        let choice = written(choice);
+        let Some(logprobs) = known.get(&(request.prompt.as_slice(), choice)) else { continue };
         let logprobs = logprobs.clone()?;
         after.extend((0..choice.len()).map(|i| (choice[..=i].to_vec(), logprobs[i])));
     }
-    while reply.tokens.last().is_none_or(|token| !ends.contains(token)) {
+    while !constraint.free() && reply.tokens.last().is_none_or(|token| !ends.contains(token)) {
         let (token, logprob) = match constraint.forced() {
             Some(token) => (token, 0.0),
             None => {

@@ -6,7 +6,7 @@
 use super::fleet::{Adapters, Fleet};
 use super::job::{Job, Question};
 use super::ranked::{choose, pairs, Pair};
-use super::replica::Replica;
+use super::replica::{Adapter, Replica};
 use super::ticket::{Answered, Ticket};
 use crate::policy::model::Sizes;
 use crate::policy::{GenerationOutput, PolicyError, Reply, Request, Result, RowFault, Sampling, ServeSettings, Tally, Tokenizer};
@@ -119,7 +119,42 @@ impl GenerationServer {
                 false => choose(request, &known, sampling, fleet.tokenizer.ends()),
             });
         }
+        self.go_on(requests, sampling, &adapter, &mut replies)?;
         Ok(GenerationOutput { replies, tokens: Tally::default() })
+    }
+
+    /// Writes on where a reply is an open choice so far.
+    fn go_on(
+        &self,
+        requests: &[Request],
+        sampling: &Sampling,
+        adapter: &Arc<Adapter>,
+        replies: &mut [Result<Reply, RowFault>],
+    ) -> Result<()> {
+        let ends = self.fleet.tokenizer.ends();
+        let (to, answers) = unbounded();
+        for (number, (request, reply)) in requests.iter().zip(&*replies).enumerate() {
+            let Ok(begun) = reply else { continue };
+            if request.choices.is_empty() || begun.tokens.last().is_some_and(|last| ends.contains(last)) {
+                continue;
+            }
+            let most = request.longest(sampling).saturating_sub(begun.tokens.len());
+            let prompt = [&request.prompt[..], &begun.tokens].concat();
+            let rest = Request { prompt, choices: vec![], most: Some(most), ..request.clone() };
+            self.fleet.send(Job::new(Question::Write(rest, sampling.clone()), request.session, adapter, Ticket::new(number, &to)));
+        }
+        drop(to);
+        for (number, rest) in answers {
+            let rest = rest?;
+            let both = |mut begun: Reply, rest: Reply| {
+                begun.tokens.extend(rest.tokens);
+                begun.logprobs.extend(rest.logprobs);
+                begun
+            };
+            let begun = std::mem::replace(&mut replies[number], Ok(Reply::default()));
+            replies[number] = begun.and_then(|begun| rest.map(|rest| both(begun, rest)));
+        }
+        Ok(())
     }
 
     /// Begins a free answer, which `to` will be given with `number`.

@@ -2,7 +2,8 @@
 //! takes seconds at most.
 
 use super::growth;
-use crate::limit::limited;
+use crate::guard::guarded;
+use crate::limit::{limited, panicked};
 use crate::policy::model::folder::parse;
 use tokenizers::{Encoding, TruncationParams};
 
@@ -26,7 +27,8 @@ impl BoundedTokenizer {
     pub fn read(name: &str, text: &str) -> Result<BoundedTokenizer, String> {
         let described = parse(text)?;
         let factor = growth::factor(&described)?;
-        let inner: tokenizers::Tokenizer = text.trim_start_matches('\u{feff}').parse().map_err(|e: tokenizers::Error| e.to_string())?;
+        let parsed = limited(name, u64::MAX, || text.trim_start_matches('\u{feff}').parse());
+        let inner: tokenizers::Tokenizer = parsed?.map_err(|e: tokenizers::Error| e.to_string())?;
         let mut read = BoundedTokenizer { name: name.into(), inner, factor };
         // The file may ask for a billion places.
         read.inner.with_padding(None);
@@ -52,6 +54,16 @@ impl BoundedTokenizer {
         if text.len() > most {
             return Err(format!("a text of {} bytes is too long for this tokenizer, which takes {most}", text.len()));
         }
-        limited(&self.name, u64::MAX, || self.inner.encode_fast(text, whole)).map_err(|e| e.to_string())
+        limited(&self.name, u64::MAX, || self.inner.encode_fast(text, whole))?.map_err(|e| e.to_string())
+    }
+
+    /// The text of `tokens`; with `plain` without special ones.
+    ///
+    /// # Errors
+    /// If the file's decoder can't decode them.
+    pub fn decode(&self, tokens: &[u32], plain: bool) -> Result<String, String> {
+        // Decoding takes so little time that it needs no limit.
+        let decoded = guarded(|| self.inner.decode(tokens, plain)).map_err(|why| panicked(&self.name, &why));
+        decoded?.map_err(|e| e.to_string())
     }
 }

@@ -1,13 +1,12 @@
 //! Chat templates: what a conversation looks like to a model, in the Jinja that `transformers` renders.
 
+use super::python;
 use crate::jinja;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Value};
+use minijinja::value::Value;
 use minijinja::{Environment, Error, ErrorKind};
 use serde::{Deserialize, Serialize};
-use serde_json::ser::{Formatter, PrettyFormatter};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,8 +40,8 @@ impl ChatTemplate {
         environment
             .add_function("raise_exception", |what: String| -> Result<Value, Error> { Err(Error::new(ErrorKind::InvalidOperation, what)) });
         environment.add_function("strftime_now", |format: String| day(&format));
-        environment.add_filter("tojson", json);
-        environment.add_template_owned("chat", without_marks(text)).map_err(template_error)?;
+        python::install(&mut environment);
+        environment.add_template_owned("chat", without_marks(&jinja::source(text))).map_err(template_error)?;
         let specials = specials.into_iter().filter_map(|(name, token)| Some((name, token?))).collect();
         Ok(ChatTemplate { name: name.into(), environment, specials, variables: BTreeMap::new() })
     }
@@ -51,6 +50,12 @@ impl ChatTemplate {
     pub fn set(&mut self, variables: &BTreeMap<String, serde_json::Value>) {
         let value = |value: &serde_json::Value| Value::deserialize(value.clone()).unwrap_or_default();
         self.variables = variables.iter().map(|(name, given)| (name.clone(), value(given))).collect();
+    }
+
+    /// Whether it reads a variable of this name.
+    pub fn reads(&self, variable: &str) -> bool {
+        let words = |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == variable);
+        self.environment.get_template("chat").is_ok_and(|template| words(template.source()))
     }
 
     /// The text of `messages` with the opening of the next answer.
@@ -163,101 +168,6 @@ fn day(format: &str) -> String {
 fn template_error(error: Error) -> String {
     let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
     format!("the chat template, {line}{}", error.detail().map_or_else(|| error.kind().to_string(), String::from))
-}
-
-/// A value as JSON in the way of Python's `json.dumps`, which templates were written for: nothing is escaped for HTML.
-fn json(value: Value, options: Kwargs) -> Result<String, Error> {
-    let wrong = |e: serde_json::Error| Error::new(ErrorKind::InvalidOperation, e.to_string());
-    let indent = options.get::<Option<usize>>("indent")?.filter(|indent| *indent > 0);
-    let [ascii, sorted] = ["ensure_ascii", "sort_keys"].map(|name| options.get::<Option<bool>>(name).map(Option::unwrap_or_default));
-    let (ascii, sorted) = (ascii?, sorted?);
-    let separators = options.get::<Option<Vec<String>>>("separators")?;
-    let separators = match &separators.unwrap_or_else(|| vec![if indent.is_some() { "," } else { ", " }.into(), ": ".into()])[..] {
-        [item, key] => [item.clone(), key.clone()],
-        _ => return Err(Error::new(ErrorKind::InvalidOperation, "`separators` are two texts")),
-    };
-    options.assert_all_used()?;
-    let mut value = serde_json::to_value(&value).map_err(wrong)?;
-    if sorted {
-        value.sort_all_objects();
-    }
-    let indent = indent.map(|indent| " ".repeat(indent));
-    let pretty = indent.as_ref().map(|indent| PrettyFormatter::with_indent(indent.as_bytes()));
-    let mut text = Vec::new();
-    value
-        .serialize(&mut serde_json::Serializer::with_formatter(&mut text, PythonFormatter { pretty, separators, ascii }))
-        .map_err(wrong)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// Custom texts between values and after keys, on lines of their own where `pretty` is given, and if `ascii` no other
-/// letters.
-struct PythonFormatter<'a> {
-    pretty: Option<PrettyFormatter<'a>>,
-    separators: [String; 2],
-    ascii: bool,
-}
-
-impl PythonFormatter<'_> {
-    /// The text before a value: the separator, if it isn't the first, and a new line.
-    fn begin<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        if !first {
-            writer.write_all(self.separators[0].as_bytes())?;
-        }
-        // Only the first value has no comma of the other formatter's own.
-        self.pretty.as_mut().map_or(Ok(()), |pretty| pretty.begin_array_value(writer, true))
-    }
-}
-
-impl Formatter for PythonFormatter<'_> {
-    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        match &mut self.pretty {
-            Some(pretty) => pretty.begin_array(writer),
-            None => writer.write_all(b"["),
-        }
-    }
-    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        match &mut self.pretty {
-            Some(pretty) => pretty.end_array(writer),
-            None => writer.write_all(b"]"),
-        }
-    }
-    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.begin(writer, first)
-    }
-    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.pretty.as_mut().map_or(Ok(()), |pretty| pretty.end_array_value(writer))
-    }
-    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        match &mut self.pretty {
-            Some(pretty) => pretty.begin_object(writer),
-            None => writer.write_all(b"{"),
-        }
-    }
-    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        match &mut self.pretty {
-            Some(pretty) => pretty.end_object(writer),
-            None => writer.write_all(b"}"),
-        }
-    }
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.begin(writer, first)
-    }
-    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        writer.write_all(self.separators[1].as_bytes())
-    }
-    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.pretty.as_mut().map_or(Ok(()), |pretty| pretty.end_object_value(writer))
-    }
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        if !self.ascii {
-            return writer.write_all(fragment.as_bytes());
-        }
-        let code = |unit: u16| format!("\\u{unit:04x}");
-        let escaped =
-            |c: char| if c.is_ascii() { c.to_string() } else { c.encode_utf16(&mut [0; 2]).iter().map(|&unit| code(unit)).collect() };
-        fragment.chars().try_for_each(|c| writer.write_all(escaped(c).as_bytes()))
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,11 @@ mod charsmap;
 mod chat;
 mod chat_vocabulary;
 mod growth;
+mod omissions;
+mod opening;
 mod published;
+mod python;
+mod python_json;
 mod words;
 
 use super::{FileFault, PolicyError, Result};
@@ -15,7 +19,10 @@ pub use bounded::BoundedTokenizer;
 pub use chat::ChatTemplate;
 pub use chat::Message;
 use chat_vocabulary::ChatVocabulary;
+pub use omissions::Omissions;
+pub use opening::CallOpening;
 use published::PublishedTokenizer;
+pub use python_json::dumps as json_text;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -102,12 +109,20 @@ impl Tokenizer {
         Tokenizer::published(&files, &config, folder).ok()
     }
 
-    /// The tokens of `text`.
+    /// The tokens of `text`; none of a text that can't be encoded.
     pub fn encode(&self, text: &str) -> Vec<u32> {
+        self.encoded(text).unwrap_or_default()
+    }
+
+    /// The tokens of `text`.
+    ///
+    /// # Errors
+    /// If it has many megabytes, or the tokenizer's file makes its library panic.
+    pub fn encoded(&self, text: &str) -> Result<Vec<u32>> {
         match &self.kind {
-            Vocabulary::Words(words) => words.encode(text),
+            Vocabulary::Words(words) => Ok(words.encode(text)),
             Vocabulary::Published(published) => published.encode(text),
-            Vocabulary::Chat(chat) => chat.encode(text),
+            Vocabulary::Chat(chat) => Ok(chat.encode(text)),
         }
     }
 
@@ -133,15 +148,23 @@ impl Tokenizer {
         }
     }
 
+    /// Whether its chat template reads a variable of this name.
+    pub fn reads(&self, variable: &str) -> bool {
+        matches!(&self.kind, Vocabulary::Published(published) if published.template().is_some_and(|template| template.reads(variable)))
+    }
+
     /// Whether the chat template takes the messages of an agent: a user's, with `system` after a system message, and
     /// with `conversation` more of them after an answer.
     ///
     /// # Errors
-    /// What the template says against them.
+    /// What the template says against them, or that it leaves the system message out.
     pub fn takes(&self, system: bool, conversation: bool) -> Result<()> {
         let message = |role: &str| Message { role: role.into(), content: ".".into() };
         let first: Vec<Message> = system.then(|| message("system")).into_iter().chain([message("user")]).collect();
         let tokens = self.chat(&first)?;
+        if system && self.omissions(true).system {
+            return Err(PolicyError::Template("the chat template leaves system messages out of the prompt".into()));
+        }
         if conversation {
             self.follow(&tokens, &[self.end()], ".")?;
         }
@@ -223,6 +246,15 @@ impl Tokenizer {
         }
     }
 
+    /// The text of an answer without the token that closes it. Other special tokens stay in it: the marks of calls and
+    /// thoughts may be such.
+    pub fn answer(&self, tokens: &[u32]) -> String {
+        self.transcribe(match tokens {
+            [text @ .., last] if self.ends.contains(last) => text,
+            whole => whole,
+        })
+    }
+
     /// The same with special tokens, such as the tokens that open and close a message.
     pub fn transcribe(&self, tokens: &[u32]) -> String {
         match &self.kind {
@@ -281,6 +313,73 @@ impl Tokenizer {
             Vocabulary::Published(published) => published.files.clone().into_iter().collect(),
             // Nothing of such a model is saved.
             Vocabulary::Chat(_) => vec![],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tokenizer of a small model with these contents in place of its own files.
+    pub fn with_files(changed: &[(&str, &str)]) -> Result<Tokenizer> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/qwen3");
+        let read = |name: &&str| Some((name.to_string(), std::fs::read_to_string(folder.join(name)).ok()?));
+        let mut files: BTreeMap<String, String> = FILES.iter().filter_map(read).collect();
+        files.extend(changed.iter().map(|(name, text)| (name.to_string(), text.to_string())));
+        Tokenizer::published(&files, &Value::Null, &folder)
+    }
+
+    pub fn templated(template: &str) -> Tokenizer {
+        with_files(&[("chat_template.jinja", template)]).unwrap()
+    }
+
+    /// The marks of calls and thoughts may be special tokens.
+    #[test]
+    fn special_tokens_stay_in_an_answer_but_for_the_end() {
+        let tokenizer = with_files(&[]).unwrap();
+        let mut tokens = tokenizer.encode("a<|im_start|>b<|endoftext|>");
+        assert_eq!(tokenizer.answer(&tokens), "a<|im_start|>b<|endoftext|>", "cut off, it has no end");
+        tokens.push(tokenizer.end());
+        assert_eq!((tokenizer.answer(&tokens).as_str(), tokenizer.decode(&tokens).as_str()), ("a<|im_start|>b<|endoftext|>", "ab"));
+        tokens.push(tokenizer.end());
+        assert_eq!(tokenizer.answer(&tokens), "a<|im_start|>b<|endoftext|><|im_end|>", "one token closes it");
+        assert_eq!(tokenizer.answer(&[tokenizer.end()]), "");
+        assert_eq!(Tokenizer::bytes().answer(&Tokenizer::bytes().encode("up")), "up");
+    }
+
+    /// Llama 2's tokenizer puts a space before each text.
+    #[test]
+    fn what_follows_an_answer_is_no_beginning_of_a_text() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/qwen3/tokenizer.json");
+        let mut file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        file["normalizer"] = serde_json::json!({ "type": "Prepend", "prepend": "_" });
+        let template =
+            "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% else %} {{ m.content }} {% endif %}{% endfor %}";
+        let tokenizer = with_files(&[("tokenizer.json", &file.to_string()), ("chat_template.jinja", template)]).unwrap();
+        let read = tokenizer.ask("a").unwrap();
+        let answer = tokenizer.encode("b");
+        assert_eq!((tokenizer.decode(&read).as_str(), tokenizer.decode(&answer).as_str()), ("_[a]", "_b"));
+        assert_eq!(tokenizer.decode(&tokenizer.follow(&read, &answer, "c").unwrap()), "_[a]_b [c]");
+        let messages = ["user", "assistant", "user"].map(|role| serde_json::json!({ "role": role, "content": "c" }));
+        assert_eq!(tokenizer.decode(&tokenizer.go_on(&read, &answer, &messages, &[], 1).unwrap().unwrap()), "_[a]_b [c]");
+    }
+
+    #[test]
+    fn a_file_that_makes_the_library_panic_is_refused_with_its_name() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/qwen3/tokenizer.json");
+        let text = std::fs::read_to_string(folder).unwrap();
+        for (part, step) in [
+            ("normalizer", serde_json::json!({ "type": "Replace", "pattern": { "Regex": "(?=.)" }, "content": "a" })),
+            (
+                "normalizer",
+                serde_json::json!({ "type": "Sequence", "normalizers": [{ "type": "Replace", "pattern": { "Regex": "(?=[a-z])" }, "content": "x" }] }),
+            ),
+        ] {
+            let mut file: Value = serde_json::from_str(&text).unwrap();
+            file[part] = step;
+            let error = with_files(&[("tokenizer.json", &file.to_string())]).unwrap_err().to_string();
+            assert!(error.contains("tokenizer.json") && error.contains("panic"), "{error}");
         }
     }
 }

@@ -59,7 +59,7 @@ impl<'a> TrainingRow<'a> {
         let mut walk = ChoiceConstraint::new(&example.choices, &limits.ends)?;
         for (index, &token) in response.iter().enumerate() {
             if walk.forced().is_none() {
-                choices.push(TokenChoice { index, allowed: Some(walk.allowed()) });
+                choices.push(TokenChoice { index, allowed: (!walk.free()).then(|| walk.allowed()) });
             }
             if !walk.push(token) {
                 return Err(RowFault::NotAChoice { response: response.clone() });

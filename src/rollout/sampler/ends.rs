@@ -66,22 +66,30 @@ impl Sampler {
         }
     }
 
-    /// Tells a program that its call is too long, so that it may shorten it; any other episode has failed.
-    pub(super) fn refuse(&mut self, e: usize, fault: Fault) -> Result<(), RolloutError> {
+    /// Tells a program that its call is too long, so that it may shorten it, or what else is against it. Of other
+    /// episodes one that has played is over where its next prompt is too long, and any other has failed.
+    pub(super) fn refuse(&mut self, e: usize, fault: Fault) -> Result<Option<Finished>, RolloutError> {
         let turns = self.player.play.agent.turns();
-        let Some(episode) = self.episodes.get_mut(&e) else { return Ok(()) };
+        let Some(episode) = self.episodes.get_mut(&e) else { return Ok(None) };
         let calls = episode.view.as_ref().is_some_and(|view| view.extras.call.is_some());
-        match fault.cause {
-            Cause::TooLong { tokens, limit } if calls && episode.refused < turns => {
+        let act = match fault.cause {
+            Cause::TooLong { .. } if !calls => match episode.outgrown() {
+                Some(outcome) => return Ok(self.end(e, outcome)),
+                None => None,
+            },
+            Cause::TooLong { tokens, limit } => Some(Act::Refuse { tokens, limit }),
+            Cause::Declined if calls => Some(Act::Decline { why: &fault.text }),
+            _ => None,
+        };
+        match act.filter(|_| episode.refused < turns) {
+            Some(act) => {
                 (episode.view, episode.refused) = (None, episode.refused + 1);
                 self.refused.insert(e);
-                Ok(self.worlds.act(&[(e, Act::Refuse { tokens, limit })])?)
+                self.worlds.act(&[(e, act)])?;
             }
-            _ => {
-                self.fail(e, fault);
-                Ok(())
-            }
+            None => self.fail(e, fault),
         }
+        Ok(None)
     }
 
     /// Hands an episode that failed over to the retries.

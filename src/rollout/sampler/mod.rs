@@ -194,7 +194,7 @@ impl Sampler {
             match response {
                 Ok(response) => {
                     let calls = turn.limits.is_some();
-                    moves.push((calls, number, self.moved_by(turn, response)));
+                    moves.push((calls, number, self.moved_by(number, turn, response)));
                 }
                 Err(fault) => unasked.push((number, fault)),
             }
@@ -203,7 +203,7 @@ impl Sampler {
         self.worlds.act(&acts)?;
         self.moved.extend(moves.into_iter().map(|(_, e, step)| (e, step)));
         for (e, fault) in unasked {
-            self.refuse(e, fault)?;
+            over.extend(self.refuse(e, fault)?);
         }
         let views = if self.pending.is_empty() { self.worlds.views(self.player.pace) } else { self.worlds.shown() };
         over.extend(self.take(views));
@@ -230,17 +230,23 @@ impl Sampler {
         }
     }
 
-    /// What an episode does by an answer.
-    fn moved_by(&self, turn: AskedTurn, response: Response) -> Move {
+    /// What an episode does by an answer. A listed answer has the text of the list: its tokens may decode to another
+    /// spelling.
+    fn moved_by(&self, number: usize, turn: AskedTurn, response: Response) -> Move {
         let AskedTurn { request, limits, prompt_memory, fork, answered_by } = turn;
         let agent = &self.player.play.agent;
+        let listed = |response: &Response| {
+            let place = request.choices.iter().position(|choice| *choice == response.tokens)?;
+            self.episodes.get(&number)?.view.as_ref()?.actions.get(place).cloned()
+        };
         let (response, action) = match &limits {
             Some((most, stop)) => {
                 let (response, said) = response.until(*most, stop, self.player.tokenizer_of(&answered_by));
-                (response, Some(said))
+                let whole = (said == response.text).then(|| listed(&response)).flatten();
+                (response, Some(whole.unwrap_or(said)))
             }
             None => {
-                let action = agent.action(&response.text);
+                let action = listed(&response).or_else(|| agent.action(&response.text));
                 (response, action)
             }
         };

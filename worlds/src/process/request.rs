@@ -52,6 +52,7 @@ impl EpisodeRequest<'_> {
             EpisodeRequest::Step(Act::Refuse { tokens, limit }) => {
                 json!({ "request": "refuse", "episode": episode, "reason": "too_long", "tokens": tokens, "limit": limit })
             }
+            EpisodeRequest::Step(Act::Decline { why }) => json!({ "request": "refuse", "episode": episode, "reason": why }),
             EpisodeRequest::Expert => json!({ "request": "expert", "episode": episode }),
             EpisodeRequest::Close => json!({ "request": "close", "episode": episode }),
         };
