@@ -1,6 +1,7 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
 mod audit;
+mod begun;
 mod bundle;
 mod candidates;
 mod check;
@@ -21,6 +22,7 @@ mod follow;
 mod graph;
 mod grid;
 mod import;
+mod kin;
 mod machine;
 mod missing;
 mod model;
@@ -154,6 +156,7 @@ verbs! {
 /// fails ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    kin::tie();
     if completion::answered(Arguments::command, &arguments) {
         return ExitCode::SUCCESS;
     }
