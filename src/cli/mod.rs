@@ -56,6 +56,7 @@ mod test;
 mod together;
 mod tokens;
 mod top;
+mod unpack;
 mod unusable;
 mod verify;
 mod view;

@@ -7,6 +7,7 @@ use crate::pipeline::{self, Pipeline};
 use crate::policy::{Policy, Tokenizer};
 use crate::{files, ops};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +39,25 @@ pub fn save(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
 ///
 /// # Errors
 /// If a file differs.
+/// The files of the saved vocabularies, relative to the run's folder; links are left out.
+pub fn files(run: &Run) -> Result<Vec<String>> {
+    let entries = |folder: &Path| match std::fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    let (folder, mut files) = (run.vocabularies(), Vec::new());
+    let folders: Vec<PathBuf> = entries(&folder).map_err(Error::file(&folder))?;
+    let unlinked =
+        |path: &&PathBuf, file: bool| path.symlink_metadata().is_ok_and(|data| if file { data.is_file() } else { data.is_dir() });
+    for folder in folders.iter().filter(|folder| unlinked(folder, false)) {
+        files.extend(entries(folder).map_err(Error::file(folder))?);
+    }
+    files.sort();
+    let name = |path: &PathBuf| Some(path.strip_prefix(run.root()).ok()?.to_str()?.to_owned());
+    Ok(files.iter().filter(|file| unlinked(file, true)).filter_map(name).collect())
+}
+
 pub fn verify(run: &Run, manifest: &Manifest) -> Result<()> {
     for weights in &manifest.start {
         let (own, saved) = (run.root().join(&weights.path), folder(run, &weights.model));
