@@ -2,7 +2,7 @@
 //! goes.
 
 use super::error::{Error, Result};
-use crate::log::{Decoder, Manifest, Run};
+use crate::log::{Decoder, LogError, Manifest, Run};
 use crate::pipeline::{self, Pipeline};
 use crate::policy::{Policy, Tokenizer};
 use crate::{files, ops};
@@ -26,6 +26,10 @@ pub fn save(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
         if files.is_empty() || folder.exists() {
             continue;
         }
+        // What is written through a link is outside the run's folder.
+        if let Some(link) = [&run.vocabularies(), &folder].into_iter().find(|folder| folder.is_symlink()) {
+            return Err(LogError::Linked(link.clone()).into());
+        }
         std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
         for (name, text) in files {
             let path = folder.join(name);
@@ -35,10 +39,6 @@ pub fn save(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Insists that the saved vocabularies are the ones that lie beside the models' first weights.
-///
-/// # Errors
-/// If a file differs.
 /// The files of the saved vocabularies, relative to the run's folder; links are left out.
 pub fn files(run: &Run) -> Result<Vec<String>> {
     let entries = |folder: &Path| match std::fs::read_dir(folder) {
@@ -58,6 +58,10 @@ pub fn files(run: &Run) -> Result<Vec<String>> {
     Ok(files.iter().filter(|file| unlinked(file, true)).filter_map(name).collect())
 }
 
+/// Insists that the saved vocabularies are the ones that lie beside the models' first weights.
+///
+/// # Errors
+/// If a file differs.
 pub fn verify(run: &Run, manifest: &Manifest) -> Result<()> {
     for weights in &manifest.start {
         let (own, saved) = (run.root().join(&weights.path), folder(run, &weights.model));
