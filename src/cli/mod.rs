@@ -103,7 +103,7 @@ verbs! {
     Resume(resume::ResumeArgs),
     /// Repeats a run's credit and updates from its logged rollouts, under its own pipeline or another one
     Replay(replay::ReplayArgs),
-    /// Reads another trainer's rollouts into a run: verifiers' traces.jsonl, NeMo Gym's rollouts.jsonl
+    /// Reads another trainer's rollouts into a run: verifiers' traces.jsonl, NeMo Gym's rollouts.jsonl, conversations with rewards
     Import(import::ImportArgs),
     /// Computes a run's credit and updates again from its logged rollouts, and compares them digit by digit
     Verify(verify::VerifyArgs),
