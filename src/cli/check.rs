@@ -11,7 +11,7 @@ use super::show_prompt::prompts;
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::{Node, Pipeline, Role};
-use crate::policy::{is_adapter, DeviceChoice, FoundDevice};
+use crate::policy::{is_adapter, libtorch, DeviceChoice, FoundDevice};
 use crate::printable::printable;
 use crate::rollout::action::Decode;
 use crate::{ops, pipeline};
@@ -30,7 +30,11 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     );
     if let Some(promise) = Promise::of(pipeline) {
         let place = device.to_string();
-        text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place)));
+        match libtorch() {
+            Ok(_) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
+            // The file is right, and a run would end at once.
+            Err(error) => text.push_str(&format!("  it can't run on this machine yet: {}\n", printable(&error.to_string()))),
+        }
     }
     for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
         let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);
@@ -107,7 +111,7 @@ pub struct CheckArgs {
     /// Pipeline files
     #[arg(required = true)]
     pipelines: Vec<PathBuf>,
-    /// Overrides a value, as `nodes.update.with.lr=1e-4`
+    /// Overrides a value, as `nodes.update.with.lr=1e-4`; a map is merged into the one that is there, and null removes a key
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// Prints each playing node's first prompt, at a real task

@@ -68,7 +68,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Trains language agents by reinforcement learning. A training run is a YAML file.
+/// Trains language agents by reinforcement learning: `flow new` writes a pipeline, `flow run` trains, `flow view` shows.
 #[derive(Parser)]
 #[command(name = "flow", version, max_term_width = 100)]
 struct Arguments {
@@ -156,15 +156,15 @@ verbs! {
 /// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that
 /// fails ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
     kin::tie();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
     if completion::answered(Arguments::command, &arguments) {
         return ExitCode::SUCCESS;
     }
     let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
         Err(mut error) => {
-            if let Some(tip) = key_as_flag(&error, &arguments) {
+            if let Some(tip) = nearest_verb(&error).or_else(|| key_as_flag(&error, &arguments)) {
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
             }
             // If standard error is closed, the message is lost.
@@ -178,9 +178,30 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// What to write where a verb that takes `--set` was given a key of the pipeline as a flag.
+/// The verbs that somebody means by a word of other trainers.
+const OTHERS: [(&str, &str); 6] =
+    [("train", "run"), ("evaluate", "eval"), ("lint", "check"), ("validate", "check"), ("init", "new"), ("sql", "query")];
+
+/// The verb that an unknown one was probably meant as.
+fn nearest_verb(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = Arguments::command();
+    let own = command.get_subcommands().map(|verb| (verb.get_name().to_owned(), verb.get_name().to_owned()));
+    let all = own.chain(OTHERS.map(|(other, own)| (other.to_owned(), own.to_owned())));
+    let near = all.map(|(name, verb)| (strsim::damerau_levenshtein(word, &name), name, verb)).min()?;
+    (near.0 <= 1 + near.1.len() / 4).then(|| format!("did you mean `flow {}`?", near.2))
+}
+
+/// What to write where a flag is a key of the pipeline, or where a verb takes no `--set`.
 fn key_as_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    if flag.starts_with("--set") && arguments.get(1).is_some_and(|verb| verb == "resume") {
+        return Some(
+            "a run keeps its pipeline to its end, so that its rows are of one kind: begin another run with its weights \
+             (`models: { actor: { load: runs/OLD } }`), or replay its rows (`flow replay RUN --set ...`)"
+                .into(),
+        );
+    }
     let key = ["iterations", "seed"].into_iter().find(|key| flag.strip_prefix("--") == Some(key))?;
     let command = Arguments::command();
     let verb = command.find_subcommand(arguments.get(1)?)?;

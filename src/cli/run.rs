@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub struct RunArgs {
     /// The pipeline file
     pipeline: PathBuf,
-    /// Overrides a value, as `nodes.update.with.lr=1e-4`
+    /// Overrides a value, as `nodes.update.with.lr=1e-4`; a map is merged into the one that is there, and null removes a key
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// The run's folder; runs/<name> (and a number) unless given

@@ -1,5 +1,6 @@
 //! Keys and names: which keys a map may have, the message for one without meaning, and which names are valid.
 
+use super::foreign;
 use crate::pipeline::parse::{listed, Report, Shape, Tree, TreeEntry};
 use crate::pipeline::LOOP;
 use serde_json::Value;
@@ -60,9 +61,8 @@ pub fn unknown_keys(tree: &Tree, known: &[&str], what: &str, report: &mut Report
 pub fn unknown_key(entry: &TreeEntry, known: &[&str], what: &str, report: &mut Report) {
     let help = match entry.key.as_str() {
         "<<" => Some("merge keys aren't read: write the keys out, or take them from another pipeline by `like:`".into()),
-        key => report
-            .guess(key, known.iter().copied())
-            .map(|k| format!("did you mean `{k}`?"))
+        key => foreign::help(key, known.iter().copied())
+            .or_else(|| report.guess(key, known.iter().copied()).map(|k| format!("did you mean `{k}`?")))
             .or(Some(format!("its keys are {}", listed(known, "and")))),
     };
     report.add(entry.at, format!("{what} has no key `{}`", entry.key), help);
