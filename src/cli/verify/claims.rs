@@ -5,7 +5,7 @@ use super::super::episode::rows;
 use super::super::error::Result;
 use super::super::session::info;
 use super::played;
-use crate::log::{self, sql::quoted, Manifest, Run};
+use crate::log::{self, sql::quoted, Iteration, Manifest, Run};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, Role};
 use crate::row::NAME;
@@ -84,29 +84,39 @@ fn logged(manifest: &Manifest, pipeline: &Pipeline) -> Vec<String> {
     wrong
 }
 
-/// Columns that no operator of the pipeline logs.
+/// Columns that no operator of the pipeline logs, and columns that the run says that it logs, and lacks.
 fn columns(run: &Run, manifest: &Manifest, pipeline: &Pipeline) -> Result<Vec<String>> {
-    let mut wrong = Vec::new();
-    for node in info(pipeline, None).nodes.iter().filter(|node| manifest.info.nodes.iter().any(|own| own.id == node.id)) {
-        let there = log::columns(run, manifest, &node.id)?;
+    let (mut wrong, expected) = (Vec::new(), info(pipeline, None).nodes);
+    let taken = |id: &str| manifest.info.replays.as_ref().is_some_and(|replays| replays.nodes.contains_key(id));
+    // Rows that are replayed have the columns that they had, and tasks have no turns.
+    for own in manifest.info.nodes.iter().filter(|node| !taken(&node.id) && node.role != Some(Role::Opens)) {
+        let (id, there) = (&own.id, log::columns(run, manifest, &own.id)?);
+        if there.is_empty() {
+            continue;
+        }
+        let lacking = own.columns.iter().filter(|column| !there.contains(column));
+        wrong.extend(lacking.map(|column| format!("the table `{id}` lacks the column `{column}`, which its node logs")));
+        let Some(node) = expected.iter().find(|node| node.id == *id) else { continue };
         let more = there.iter().filter(|column| !node.columns.contains(column));
-        wrong.extend(more.map(|column| format!("the table `{}` has a column `{column}`, which its node doesn't log", node.id)));
+        wrong.extend(more.map(|column| format!("the table `{id}` has a column `{column}`, which its node doesn't log")));
     }
     Ok(wrong)
 }
 
-/// Models that the pipeline trains, and of which no iteration names weights although the update says that it had rows.
+/// Models that the pipeline trains, and of which no iteration names weights although an update says that it had rows. Of
+/// several updates in an iteration the last one's weights are saved.
 fn trained(manifest: &Manifest, pipeline: &Pipeline) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut wrong = BTreeSet::new();
     for node in pipeline.all().filter(|node| ops::is(node, Role::Learns)) {
-        let learnt =
-            manifest.committed.iter().any(|i| i.metrics.get(&node.id).is_some_and(|m| m.get("rows").is_some_and(|rows| *rows > 0.0)));
-        let named = manifest.committed.iter().flat_map(|i| &i.weights).any(|weights| weights.node == node.id);
-        if learnt && !named {
-            wrong.push(format!("`{}` has trained, and no iteration names weights that it made", node.id));
+        let Some(model) = node.model() else { continue };
+        let rows =
+            |iteration: &Iteration| iteration.metrics.get(&node.id).and_then(|metrics| metrics.get("rows")).is_some_and(|n| *n > 0.0);
+        let named = manifest.committed.iter().flat_map(|i| &i.weights).any(|weights| weights.model == model);
+        if manifest.committed.iter().any(rows) && !named {
+            wrong.insert(format!("`{model}` was trained, and no iteration names its weights"));
         }
     }
-    wrong
+    wrong.into_iter().collect()
 }
 
 /// The tasks that a player reads, where they can be drawn again.

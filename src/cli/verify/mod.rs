@@ -166,18 +166,13 @@ impl VerifyArgs {
         let metrics = log::metrics(&manifest, &recomputed, iterations, &|node, name| computed(node) && verdict::repeats(name));
         let versions = log::versions(&manifest, &recomputed, iterations);
         let weights = if iterations == all { log::weights(run, &replay)? } else { Vec::new() };
-        if nodes.is_empty() && weights.is_empty() && claims.wrong.is_empty() {
-            let run = self.run.display();
-            return Err(Error::Request(match iterations < all && !manifest.newest().is_empty() {
-                true => format!(
-                    "{run} logged nothing but rollouts in these iterations, so there is nothing to compare; without --iterations its last \
-                     weights are compared"
-                ),
-                false => format!(
-                    "{run} logged nothing but rollouts and keeps no weights, so there is nothing to compare: a run whose `log` names a node \
-                     that computes from its rollouts can be verified"
-                ),
-            }));
+        let compared = (nodes.len(), metrics.len(), versions.len(), weights.len());
+        if compared == (0, 0, 0, 0) && claims.wrong.is_empty() {
+            return Err(Error::Request(format!(
+                "{} logged nothing but rollouts and keeps no weights, so there is nothing to compare: a run whose `log` names a node that computes \
+                 from its rollouts can be verified",
+                self.run.display()
+            )));
         }
         let logged = manifest.info.nodes.iter().map(|node| node.id.clone());
         let rows = logged.filter(|id| taken.contains_key(id) || pipeline.node(id).is_some_and(ops::plays)).collect();

@@ -46,8 +46,8 @@ pub fn contradictions(
     (table, player): (&Node, &Node),
     end: u64,
 ) -> Result<Vec<String>> {
-    let sums = sums(run, (table, player), end)?;
     let branches = log::columns(run, manifest, &table.id)?.iter().any(|column| column == BRANCH_OF);
+    let sums = sums(run, (table, player), branches, end)?;
     // A program may end before its first call: then its episode has no row.
     let rowless = ops::programs(pipeline).next().is_some() || player.op == ops::importing().name;
     let mut wrong: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
@@ -101,10 +101,10 @@ impl Sums {
 }
 
 /// The sums of each iteration before `end` that has rows or failures.
-fn sums(run: &Run, (table, player): (&Node, &Node), end: u64) -> Result<BTreeMap<u64, Sums>> {
+fn sums(run: &Run, (table, player): (&Node, &Node), branches: bool, end: u64) -> Result<BTreeMap<u64, Sums>> {
     let (all, failed) = (quoted(&table.id), failures(table, player));
-    let branched = rows(&log::query(run, &format!("SELECT * FROM {all} LIMIT 1"))?)?.iter().any(|row| row.contains_key(BRANCH_OF));
-    let own = if branched { "branch_of = sample" } else { "true" };
+    // Branches are further samples.
+    let own = ops::samples(player).filter(|_| branches).map_or("true".into(), |samples| format!("sample < {samples}"));
     let episodes = format!(
         "SELECT iteration, task, sample, attempt, count(*) AS turns, count(*) FILTER (WHERE NOT valid) AS invalid, \
          count(*) FILTER (WHERE won) AS won, bool_or(won) AS ends_won, sum(reward::DOUBLE) AS reward, sum(abs(reward::DOUBLE)) AS size \

@@ -62,12 +62,18 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("path", "verl", "load", "a model"),
 ];
 
+/// Whose name it is, and which of the names that are `known` in this place it means.
+pub fn meant<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<(&'static str, &'static str)> {
+    let known: Vec<&str> = known.into_iter().collect();
+    let (_, whose, own, _) = NAMES.iter().find(|(name, _, own, _)| *name == word && known.contains(own))?;
+    Some((whose, own))
+}
+
 /// Help for a name of another trainer: what it is called here, if one of the names that are `known` in this place is
 /// meant, or else where it is.
 pub fn help<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<String> {
-    let known: Vec<&str> = known.into_iter().collect();
     let all = || NAMES.iter().filter(|(name, ..)| *name == word);
-    if let Some((_, whose, own, _)) = all().find(|(_, _, own, _)| known.contains(own)) {
+    if let Some((whose, own)) = meant(word, known) {
         return Some(format!("did you mean `{own}`? ({whose}'s `{word}`)"));
     }
     // A word that is short or common says nothing of another trainer.

@@ -71,7 +71,9 @@ pub fn unknown_key(entry: &TreeEntry, known: &[&str], what: &str, report: &mut R
 /// Whether a key that has no meaning was probably meant as `key`: then saying so is enough.
 pub fn misspelt(tree: &Tree, key: &str, known: &[&str], report: &Report) -> bool {
     let strangers = tree.entries().iter().filter(|e| !known.contains(&e.key.as_str()));
-    strangers.map(|e| report.guess(&e.key, known.iter().copied())).any(|guess| guess == Some(key))
+    let guess =
+        |word: &str| foreign::meant(word, known.iter().copied()).map(|(_, own)| own).or_else(|| report.guess(word, known.iter().copied()));
+    strangers.map(|e| guess(&e.key)).any(|guess| guess == Some(key))
 }
 
 /// What a name must be like.
