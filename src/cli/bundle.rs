@@ -75,7 +75,7 @@ impl BundleArgs {
     }
 }
 
-/// The files that recompute the run, by the names that they have below its folder: those that its manifest names, its
+/// The files that recompute the run, by their names below its folder: the files in its manifest, its
 /// vocabularies, and `weights`.
 fn files<'a>(run: &Run, weights: impl Iterator<Item = &'a SavedWeights>) -> Result<Vec<(String, PathBuf)>> {
     let own = ["manifest.json", "pipeline.yaml"].map(String::from).into_iter().chain(log::journal_files(run)?);

@@ -198,7 +198,7 @@ pub fn samples(node: &Node) -> Option<u32> {
     rollout::samples(node)
 }
 
-/// Whether a node plays some of its tasks alone, by what came of others.
+/// Whether a node leaves tasks out, depending on the results of others.
 pub fn chooses_tasks(node: &Node) -> bool {
     rollout::chooses_tasks(node)
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MetricsDiff {
     pub node: String,
-    /// Values, those that only one side has included.
+    /// The number of values, including values that only one side has.
     pub compared: u64,
     /// In how many iterations a metric differs, or is on one side only; metrics that never do are left out.
     pub differ: BTreeMap<String, u64>,
@@ -18,7 +18,7 @@ pub struct MetricsDiff {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct VersionsDiff {
     pub model: String,
-    /// Versions, those that only one side has included.
+    /// The number of versions, including versions that only one side has.
     pub compared: u64,
     /// How many of them are others, or are on one side only.
     pub differ: u64,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// The most names that are kept: a file may have a name of its own in each line.
 const MOST: usize = 64;
 
-/// Adds the paths of fields of `value` that no pattern has. A pattern is a path in which `*` is any name or place in a
+/// Adds the paths of fields of `value` that no pattern has. A pattern is a path where `*` is any name or place in a
 /// list, and a last `**` is all below. Null, empty texts, lists and objects say nothing.
 pub fn unread(value: &Value, known: &[&str], into: &mut BTreeSet<String>) {
     walk(value, &mut Vec::new(), known, into);

@@ -103,8 +103,8 @@ fn columns(run: &Run, manifest: &Manifest, pipeline: &Pipeline) -> Result<Vec<St
     Ok(wrong)
 }
 
-/// Models that the pipeline trains, and of which no iteration names weights although an update says that it had rows. Of
-/// several updates in an iteration the last one's weights are saved.
+/// Trained models without any weights in the manifest. Of several updates of a model in an iteration, the weights of the
+/// last one are saved.
 fn trained(manifest: &Manifest, pipeline: &Pipeline) -> Vec<String> {
     let mut wrong = BTreeSet::new();
     for node in pipeline.all().filter(|node| ops::is(node, Role::Learns)) {

@@ -1,5 +1,5 @@
-//! `flow verify`: computes a run's credit and updates again from its logged rollouts, and compares all that it can:
-//! columns, metrics and weights with those computed again; tasks and metrics of episodes with what they follow from.
+//! `flow verify`: computes a run's credit and updates again from its logged rollouts, and compares columns, metrics and
+//! weights with the new ones. Tasks are compared with the seed's, metrics of episodes with the logged rows.
 
 pub mod claims;
 mod played;

@@ -20,7 +20,7 @@ struct Sums {
     /// Turns that were won.
     won: f64,
     reward: f64,
-    /// The sum of the rewards without their signs, for what a sum of 32-bit numbers rounds away.
+    /// The sum of the rewards without their signs, which bounds the rounding of a sum of 32-bit numbers.
     size: f64,
     failed: f64,
     trials: f64,

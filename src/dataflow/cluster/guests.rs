@@ -1,6 +1,6 @@
-//! Those who connect while the processes gather: each is read without waiting for it, and has to show that it is the
-//! process that it says it is. With a secret it proves that it knows it. Without one, the process that it names is asked at
-//! its address of the hosts file: while that process listens there, nobody else can.
+//! Incoming connections while the processes gather. Each is read without blocking, and has to show that it is the process
+//! that it claims to be. With a secret it proves that it has the secret. Without one, the claimed process is asked at its
+//! address of the hosts file: no other program can listen there at the same time.
 
 use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Opening, Proof, Question, Reply, ANSWER};
 use super::secret::{is_proved, proof, Side};
@@ -92,7 +92,7 @@ impl Guests {
     pub fn ask(&mut self, Greeted { greeting, stream, .. }: Greeted, address: &str) {
         let (address, sent) = (address.to_owned(), greeting.token.clone());
         let (answer, answered) = channel();
-        // It may take as long as a connection does, and others wait. Nobody may be left to hear it.
+        // A connection takes time, and others wait. The receiver may be gone by then.
         std::thread::spawn(move || answer.send(!sent.is_empty() && is_sender(&address, sent).unwrap_or(false)));
         self.knocking.push_back(Guest::Asked(greeting, stream, answered));
     }

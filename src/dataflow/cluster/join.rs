@@ -78,7 +78,7 @@ impl Cluster {
         let place = self.sockets[guest.greeting.purpose as usize].get(process).filter(|_| process > own);
         match (place, guest.proved) {
             (Some(_), Some(false)) if !secret => Some(format!(
-                "nobody at {} says that it has greeted this process: a process listens at its address of the hosts file, and the others have \
+                "no process at {} says that it has greeted this one: a process listens at its address of the hosts file, and the others have \
                  to reach it there, unless the file has a line `secret: TEXT`",
                 addresses[process]
             )),
@@ -247,7 +247,7 @@ mod tests {
             let last = streams.pop().unwrap();
             last.set_read_timeout(Some(ANSWER)).unwrap();
             std::io::BufReader::new(&last).read_line(&mut answer).unwrap();
-            assert!(answer.contains("nobody at 127.0.0.1:") && answer.contains("secret: TEXT"), "{answer}");
+            assert!(answer.contains("no process at 127.0.0.1:") && answer.contains("secret: TEXT"), "{answer}");
             // A place that is asked for meanwhile is given to the true process alone.
             let start = Instant::now();
             let meanwhile = greeted(1);

@@ -1,7 +1,7 @@
 //! Several processes as one: who they are, that they mean the same run, and the connections that timely then uses.
 //!
 //! timely's protocol has neither authentication nor encryption. A secret in the hosts file keeps strangers from taking
-//! part. Without one, whoever listens at a process's address before that process does can take its place; use loopback or
+//! part. Without one, a program that listens at a process's address before that process can take its place; use loopback or
 //! a private network. A process listens at its own
 //! address of the hosts file and nowhere else.
 //!
