@@ -30,8 +30,8 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     );
     if let Some(promise) = Promise::of(pipeline) {
         let place = device.to_string();
-        match libtorch() {
-            Ok(_) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
+        match if libtorch_exists() { Ok(()) } else { libtorch().map(drop) } {
+            Ok(()) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
             // The file is right, and a run would end at once.
             Err(error) => text.push_str(&format!("  it can't run on this machine yet: {}\n", printable(&error.to_string()))),
         }
@@ -54,6 +54,14 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
         text.push_str(&format!("  {}: {}\n", printable(&node), printable(&note)));
     }
     text
+}
+
+/// Whether libtorch is in one of its usual folders. To load it takes a quarter of a second, so that is done elsewhere only.
+fn libtorch_exists() -> bool {
+    let beside = || Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.join("../../torch/lib"));
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let built = option_env!("LIBTORCH").map(|folder| Path::new(folder).join("lib"));
+    std::env::split_paths(&named).chain(beside()).chain(built).any(|folder| folder.join("libtorch_cpu.so").exists())
 }
 
 /// Models that learn all their weights though they begin with an adapter: seldom intended, and many times as slow.

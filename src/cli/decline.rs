@@ -252,6 +252,26 @@ mod tests {
         warnings
     }
 
+    /// Advantages of 0 have two causes: tasks that are too hard or too easy, and a policy that samples one answer.
+    #[test]
+    fn a_policy_without_entropy_is_not_sent_for_more_samples() {
+        let ended = |entropy: f64| {
+            let iteration = |_| {
+                let mut figures = figures(0.0, 0.0, entropy);
+                figures.extend([of("advantage", &[("equal", 1.0)])]);
+                figures
+            };
+            run(&(0..12).map(iteration).collect::<Vec<_>>())
+                .into_iter()
+                .filter(|warning| warning.contains("every advantage"))
+                .collect::<Vec<_>>()
+        };
+        let (nothing, some) = (ended(0.0), ended(0.5));
+        assert!(nothing.len() == 1 && nothing[0].contains("the entropy of `update` is 0.0000 nats"), "{nothing:?}");
+        assert!(!nothing[0].contains("more `samples`") && nothing[0].contains("a smaller `lr`"), "{nothing:?}");
+        assert!(some.len() == 1 && some[0].contains("more `samples`"), "{some:?}");
+    }
+
     #[test]
     fn what_falls_away_is_told_once_and_what_goes_well_is_not() {
         assert_eq!(warnings(|t| (0.5 + 0.4 * t, 0.1 - 0.1 * t, 1.0 - 0.99 * t)), Vec::<String>::new(), "it learns, and grows sure");
