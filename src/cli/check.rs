@@ -30,7 +30,8 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     );
     if let Some(promise) = Promise::of(pipeline) {
         let place = device.to_string();
-        match if libtorch_exists() { Ok(()) } else { libtorch().map(drop) } {
+        let usable = if libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
+        match usable {
             Ok(()) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
             // The file is right, and a run would end at once.
             Err(error) => text.push_str(&format!("  it can't run on this machine yet: {}\n", printable(&error.to_string()))),
