@@ -55,13 +55,14 @@ fn set(manifest: &mut Manifest, node: &str, name: &str, value: f64) {
 
 /// Each forgery with what `flow verify` says of it, and whether `flow bundle` refuses it: what has to be computed again it
 /// can't know.
-const FORGERIES: [(&str, bool, Forgery); 17] = [
+const FORGERIES: [(&str, bool, Forgery); 18] = [
     (
         "the metric `success` of `rollout` isn't what its rows give, in iterations 0, 1, 2\n",
         true,
         Forgery { manifest: |m| set(m, "rollout", "success", 0.99), ..HONEST },
     ),
     ("the metric `return` of `rollout`", true, Forgery { manifest: |m| set(m, "rollout", "return", 7.5), ..HONEST }),
+    ("the metric `success` of `rollout`", true, Forgery { manifest: |m| set(m, "rollout", "success", f64::NAN), ..HONEST }),
     ("the metric `success` of `evaluate`", true, Forgery { manifest: |m| set(m, "evaluate", "success", 0.99), ..HONEST }),
     ("loss of update in 3 iterations", false, Forgery { manifest: |m| set(m, "update", "loss", 0.01), ..HONEST }),
     ("metrics", true, Forgery { manifest: |m| m.committed.iter_mut().for_each(|i| i.metrics.clear()), ..HONEST }),

@@ -58,8 +58,9 @@ pub fn contradictions(
             let prefixed = format!("expert_{name}");
             let logged = metrics.and_then(|metrics| metrics.get(&name).or_else(|| metrics.get(&prefixed)));
             let optional = !["success", "return", "turns", "failed"].contains(&name.as_str());
-            let agrees = |value: &f64| values.iter().any(|(expected, slack)| (value - expected).abs() <= *slack);
-            if !logged.map_or(optional, |value| value.is_nan() || agrees(value)) {
+            let agrees =
+                |value: &f64| values.iter().any(|(sum, slack)| (value - sum).abs() <= *slack || value.is_nan() && !sum.is_finite());
+            if !logged.map_or(optional, agrees) {
                 wrong.entry(name).or_default().insert(committed.iteration);
             }
         }

@@ -78,7 +78,7 @@ impl Guests {
         }
         for guest in std::mem::take(&mut self.knocking) {
             // Any other program that connects to the port is dropped.
-            self.look(guest).unwrap_or_default();
+            let _ = self.look(guest);
         }
         Ok(())
     }
