@@ -180,7 +180,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// The verbs that somebody means by a word of other trainers.
 const OTHERS: [(&str, &str); 6] =
-    [("train", "run"), ("evaluate", "eval"), ("lint", "check"), ("validate", "check"), ("init", "new"), ("sql", "query")];
+    [("train", "run"), ("evaluation", "eval"), ("lint", "check"), ("validate", "check"), ("init", "new"), ("sql", "query")];
 
 /// The verb that an unknown one was probably meant as.
 fn nearest_verb(error: &clap::Error) -> Option<String> {

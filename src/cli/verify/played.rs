@@ -142,8 +142,8 @@ fn sums(run: &Run, (table, player): (&Node, &Node), branches: bool, end: u64) ->
          (SELECT iteration, task, sample, attempt, ends_won FROM ({episodes}) UNION ALL \
          SELECT iteration, task, sample, attempt, false FROM {failed}) GROUP BY ALL"
     );
-    each(&format!("SELECT iteration, count(*) AS n, count(DISTINCT task) AS tasks FROM ({trials}) GROUP BY ALL"), &|sums, value| {
-        (sums.trials, sums.tasks) = (value("n"), value("tasks"));
+    each(&format!("SELECT iteration, count(*) AS n, count(DISTINCT task) AS names FROM ({trials}) GROUP BY ALL"), &|sums, value| {
+        (sums.trials, sums.tasks) = (value("n"), value("names"));
     })?;
     let first = format!("SELECT iteration, first, count(*) AS n FROM ({trials}) WHERE first IS NOT NULL GROUP BY ALL");
     each(&first, &|sums, value| {

@@ -165,7 +165,7 @@ mod tests {
         };
         refuted(|v| v.nodes[0].columns_only_b.push("ratio".into()), "ratio isn't logged");
         refuted(|v| v.nodes[0].columns_only_a.push("worth".into()), "worth isn't computed");
-        refuted(|v| drop(v.metrics[0].differ.insert("loss".into(), 2)), "loss of update in 2 iterations");
+        refuted(|v| v.metrics[0].differ = BTreeMap::from([("loss".into(), 2)]), "loss of update in 2 iterations");
         refuted(|v| v.versions[0].differ = 1, "1 are others, or missing");
         refuted(|v| v.weights[0].equal = None, "version 2: missing");
         refuted(|v| v.weights[0].b = Some(1), "version 2: others");

@@ -42,14 +42,12 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::ExclusiveMinimum { limit } => must(format!("above {}", number(limit))),
         Kind::ExclusiveMaximum { limit } => must(format!("below {}", number(limit))),
         Kind::MultipleOf { multiple_of } => must(format!("a multiple of {multiple_of}")),
-        Kind::Pattern { pattern } => match (here.text(), described_at(subject.schema, &path)) {
-            // What is meant, a person reads in a sentence and not in a pattern.
-            (Some(text), Some(about)) => {
-                let secure = text.starts_with("https://") && pattern.starts_with("^http://");
-                let why = if secure { "flow speaks `http` and no `https`" } else { "it isn't of the form that is wanted" };
-                report.add(here.at, format!("{name} can't be `{text}`: {why}"), Some(about));
+        Kind::Pattern { pattern } => match here.text().filter(|text| text.starts_with("https://") && pattern.starts_with("^http://")) {
+            Some(text) => {
+                let about = described_at(subject.schema, &path);
+                report.add(here.at, format!("{name} can't be `{text}`: flow speaks `http` and no `https`"), about);
             }
-            _ => must(format!("of the form {pattern}")),
+            None => must(format!("of the form {pattern}")),
         },
         Kind::MinLength { limit: 1 } => must("a text that isn't empty".into()),
         Kind::MinLength { limit } => must(format!("at least {limit} characters long")),
