@@ -9,6 +9,7 @@
 //! `sum` is the checksum of all that follows the first line. It leaves the status out: a person may edit it to mark a
 //! run as stopped.
 
+use super::journal::BLOCK;
 use super::run_info::RunInfo;
 use super::segment::Segment;
 use super::{disk, LogError, Part, SavedWeights, Status};
@@ -65,6 +66,11 @@ impl ManifestBody {
         top.pop();
         top.extend(b",\n");
         disk::replace(&path, &[&top, &body])
+    }
+
+    /// The first block of iterations that is in no segment.
+    pub fn first_block(&self) -> u64 {
+        self.segments.last().map_or(0, |segment| segment.last / BLOCK + 1)
     }
 
     /// Parses `text`, or says why no run can have written it.

@@ -3,13 +3,13 @@
 use super::head::{ManifestBody, FILE, FORMAT};
 use super::journal;
 use super::manifest::{all_inside, Manifest};
-use super::{Iteration, LogError, Part, Status};
+use super::{pending, Iteration, LogError, Part, Run, Status};
 use crate::{files, seed};
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is committed, without the details inside the segments: so reading it takes no longer for a long run.
 pub(super) struct LogIndex {
@@ -50,8 +50,7 @@ impl LogIndex {
             return Err(LogError::Newer { path, format: probe.format, known: FORMAT });
         }
         let (head, status) = ManifestBody::read(text).map_err(damaged)?;
-        let first = head.segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
-        let (tail, last) = journal::read(root, head.generation, first, head.chain)?;
+        let (tail, last) = journal::read(root, head.generation, head.first_block(), head.chain)?;
         if head.end.is_some_and(|end| end != last) {
             return Err(damaged("the last of its iterations are gone from the journal".into()));
         }
@@ -123,21 +122,46 @@ impl LogIndex {
         Ok(pieces)
     }
 
-    /// The paths of all files that it names, relative to the run's folder.
+    /// All files that it names, by their paths relative to the run's folder, with their lengths.
     ///
     /// # Errors
     /// As [`LogIndex::committed`].
-    pub fn paths(&self, root: &Path) -> Result<BTreeSet<String>, LogError> {
-        let mut all: BTreeSet<String> =
-            self.tail.iter().flat_map(|i| &i.parts).chain(&self.head.lost).map(|part| part.path.clone()).collect();
+    pub fn paths(&self, root: &Path) -> Result<BTreeMap<String, u64>, LogError> {
+        let length = |part: &Part| (part.path.clone(), part.bytes);
+        let mut all: BTreeMap<String, u64> = self.tail.iter().flat_map(|i| &i.parts).chain(&self.head.lost).map(length).collect();
         for segment in &self.head.segments {
-            all.extend(segment.files.values().chain([&segment.details]).map(|file| file.path.clone()));
+            all.extend(segment.files.values().chain([&segment.details]).map(|file| (file.path.clone(), file.bytes)));
             if !segment.apart.is_empty() {
-                all.extend(segment.iterations(root)?.into_iter().flat_map(|i| i.parts).map(|part| part.path));
+                all.extend(segment.iterations(root)?.iter().flat_map(|i| &i.parts).map(length));
             }
         }
         Ok(all)
     }
+}
+
+/// The files that the run's manifest names, by their paths relative to its folder, with their lengths. The manifest, the
+/// lines of the journal and weights aren't among them.
+///
+/// # Errors
+/// Where the manifest can't be read.
+pub fn committed_files(run: &Run) -> Result<BTreeMap<String, u64>, LogError> {
+    LogIndex::read(run.root())?.paths(run.root())
+}
+
+/// Where the committed file `path`, relative to the run's folder, is now.
+pub fn locate(run: &Run, path: &str) -> PathBuf {
+    pending::locate(run, path)
+}
+
+/// The files of the journal that count, relative to the run's folder.
+///
+/// # Errors
+/// Where the manifest or the folder can't be read.
+pub fn journal_files(run: &Run) -> Result<Vec<String>, LogError> {
+    let index = LogIndex::read(run.root())?;
+    let files = journal::files(run.root(), index.head.generation, index.head.first_block())?;
+    let name = |path: PathBuf| Some(path.strip_prefix(run.root()).ok()?.to_str()?.to_owned());
+    Ok(files.into_iter().filter_map(name).collect())
 }
 
 impl Manifest {

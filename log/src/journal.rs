@@ -32,13 +32,11 @@ pub(super) fn is_own(name: &str) -> bool {
     stem.is_some_and(|stem| stem.contains('-') && stem.split('-').all(|number| number.parse::<u64>().is_ok()))
 }
 
-/// Reads the journal of `generation` from the block `first` on, which continues the checksum `chain`: the committed
-/// iterations, and the checksum of the last line. The files of earlier blocks, which are in segments, may not have been
-/// removed yet.
+/// The files of the journal of `generation` from the block `first` on, in their order.
 ///
 /// # Errors
-/// A changed file.
-pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> Result<(Vec<Iteration>, u64), LogError> {
+/// If its folder can't be read.
+pub(super) fn files(root: &Path, generation: u64, first: u64) -> Result<Vec<PathBuf>, LogError> {
     let folder = root.join(FOLDER);
     let own = |path: &PathBuf| counts(path, generation, first);
     let mut files: Vec<PathBuf> = match fs::read_dir(&folder) {
@@ -47,6 +45,17 @@ pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> 
         Err(e) => return Err(LogError::io(&folder)(e)),
     };
     files.sort();
+    Ok(files)
+}
+
+/// Reads the journal of `generation` from the block `first` on, which continues the checksum `chain`: the committed
+/// iterations, and the checksum of the last line. The files of earlier blocks, which are in segments, may not have been
+/// removed yet.
+///
+/// # Errors
+/// A changed file.
+pub(super) fn read(root: &Path, generation: u64, first: u64, mut chain: u64) -> Result<(Vec<Iteration>, u64), LogError> {
+    let files = files(root, generation, first)?;
     let mut all = Vec::new();
     for (at, file) in files.iter().enumerate() {
         let text = fs::read(file).map_err(LogError::io(file))?;

@@ -59,10 +59,13 @@ use formulas::{files, printable, row, seed};
 
 pub use beside::{audit_folder, audits, write_audit, AUDIT};
 pub use commit::Committer;
-pub use diff::{diff, weights, CreditDiff, Diff, NodeDiff, RowCounts, UsedDiff, WeightsDiff};
+pub use diff::{
+    diff, metrics, nodes, versions, weights, CreditDiff, Diff, MetricsDiff, NodeDiff, RowCounts, UsedDiff, VersionsDiff, WeightsDiff,
+};
 pub use error::LogError;
 pub use export::{export_duckdb, export_parquet};
 pub use expression::Expressions;
+pub use index::{committed_files, journal_files, locate};
 pub use iteration::{Iteration, Metrics, Part};
 pub use lock::Lock;
 pub use manifest::Manifest;

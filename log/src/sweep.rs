@@ -23,7 +23,7 @@ pub(super) fn sweep(run: &Run, index: &LogIndex) -> Result<(), LogError> {
 
 fn remove(run: &Run, index: &LogIndex) -> Result<(), LogError> {
     let paths = index.paths(run.root())?;
-    let committed: BTreeSet<PathBuf> = paths.iter().map(|path| run.root().join(path)).collect();
+    let committed: BTreeSet<PathBuf> = paths.keys().map(|path| run.root().join(path)).collect();
     for node in entries(&run.log())? {
         for folder in entries(&node)? {
             let files = entries(&folder)?;
@@ -41,8 +41,7 @@ fn remove(run: &Run, index: &LogIndex) -> Result<(), LogError> {
         }
     }
     // A journal that counts is of the generation that the manifest names, and of blocks that are in no segment.
-    let first = index.head.segments.last().map_or(0, |segment| segment.last / journal::BLOCK + 1);
-    let is_kept = |file: &Path| committed.contains(file) || journal::counts(file, index.head.generation, first);
+    let is_kept = |file: &Path| committed.contains(file) || journal::counts(file, index.head.generation, index.head.first_block());
     for file in entries(&run.root().join(journal::FOLDER))?.iter().filter(|file| !is_kept(file) && named(file, journal::is_own)) {
         fs::remove_file(file).map_err(LogError::io(file))?;
     }

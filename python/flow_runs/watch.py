@@ -11,6 +11,7 @@ Nothing is sent anywhere unless it is asked for: W&B writes an offline folder wi
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -56,11 +57,20 @@ def to_wandb(folder: Path, asked: argparse.Namespace) -> int:
     return count
 
 
+def lacks_store(uri: str) -> bool:
+    """Whether this address of mlflow's is a database, which the package mlflow-skinny can't open."""
+    return not uri.startswith(("http://", "https://", "databricks")) and importlib.util.find_spec("sqlalchemy") is None
+
+
 def to_mlflow(folder: Path, asked: argparse.Namespace) -> int:
     from mlflow.entities import Metric
     from mlflow.tracking import MlflowClient
 
     index, count = read(folder), 0
+    if lacks_store(asked.uri):
+        raise SystemExit(
+            f"error: mlflow can't write to {asked.uri} here, since mlflow-skinny has no databases: `pip install mlflow`, or `--uri http://HOST:5000` of a server"
+        )
     client = MlflowClient(tracking_uri=asked.uri)
     name = asked.project or index.info["name"]
     known = client.get_experiment_by_name(name)

@@ -6,8 +6,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 from pathlib import Path
+
+from flow_runs import watch
 
 PYTHON = Path(__file__).resolve().parent.parent
 DUCKDB = importlib.util.find_spec("duckdb") is not None
@@ -115,6 +118,27 @@ class WithoutDuckDb(unittest.TestCase):
         self.assertEqual((done.returncode, "prometheus" in done.stdout), (0, True), done.stderr)
         done = self.python("from pathlib import Path; from flow_runs.watch import exposition; print(exposition([Path('runs/small')]))")
         self.assertIn('flow_iterations{run="small"} 2', done.stdout, done.stderr)
+
+
+class Clients(unittest.TestCase):
+    def test_only_a_server_is_reached_without_all_of_mlflow(self):
+        found = {"sqlalchemy": None}
+        with unittest.mock.patch("importlib.util.find_spec", lambda name: found[name]):
+            lacking = [watch.lacks_store(uri) for uri in ("sqlite:///mlflow.db", "file:./mlruns", "http://host:5000", "https://host", "databricks")]
+            self.assertEqual(lacking, [True, True, False, False, False])
+            found["sqlalchemy"] = object()
+            self.assertFalse(watch.lacks_store("sqlite:///mlflow.db"))
+
+    def test_a_database_without_it_is_an_error_in_words(self):
+        client = type(sys)("mlflow.tracking")
+        client.MlflowClient = None
+        entities = type(sys)("mlflow.entities")
+        entities.Metric = None
+        with tempfile.TemporaryDirectory() as place, unittest.mock.patch.dict(sys.modules, {"mlflow": type(sys)("mlflow"), "mlflow.tracking": client, "mlflow.entities": entities}):
+            written(Path(place) / "run", nodes=())
+            asked = type("Asked", (), {"uri": "sqlite:///mlflow.db", "project": None, "follow": False})
+            with unittest.mock.patch("importlib.util.find_spec", lambda name: None), self.assertRaisesRegex(SystemExit, "mlflow-skinny has no databases"):
+                watch.to_mlflow(Path(place) / "run", asked)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult};
 use super::summary::shell_word;
+use super::verify::claims::Claims;
 use super::vocabularies;
 use crate::log::{self, Run, SavedWeights};
 use crate::policy::separate_base;
@@ -11,8 +12,8 @@ use crate::{ops, pipeline};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct BundleArgs {
@@ -22,12 +23,6 @@ pub struct BundleArgs {
     #[arg(long)]
     out: Option<PathBuf>,
 }
-
-/// Of a run's folder: everything but weights and what other processes hold.
-const WHOLE: [&str; 5] = ["manifest.json", "pipeline.yaml", "journal", "log", "vocabularies"];
-
-/// Bytes of a block of an archive, which ends with two blocks of zeros.
-const BLOCK: u64 = 512;
 
 impl BundleArgs {
     pub fn run(self) -> CommandResult {
@@ -41,6 +36,7 @@ impl BundleArgs {
         run.same_pipeline(&manifest)?;
         // A pipeline that this version can't read may be read where the bundle is verified.
         let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())).ok();
+        let claims = pipeline.as_ref().map(|pipeline| Claims::of(&run, &manifest, pipeline, u64::MAX)).transpose()?;
         let unlogged = pipeline.as_ref().map(ops::unlogged).unwrap_or_default();
         let lacks = |node: &&str| manifest.info.nodes.iter().all(|logged| logged.id != *node);
         if let Some(node) = unlogged.into_iter().find(lacks) {
@@ -50,6 +46,10 @@ impl BundleArgs {
             )));
         }
         log::verify(&run)?;
+        if let Some(wrong) = claims.filter(|claims| !claims.wrong.is_empty()) {
+            return Err(Error::Request(format!("{} contradicts itself: {}", self.run.display(), wrong.wrong.join("; ")))
+                .help("restore it from a copy, or train again from its pipeline.yaml"));
+        }
         // The weights that each model began and ended with.
         let ends: BTreeMap<&str, &SavedWeights> =
             manifest.start.iter().chain(manifest.newest().into_values()).map(|weights| (weights.path.as_str(), weights)).collect();
@@ -57,9 +57,8 @@ impl BundleArgs {
         vocabularies::verify(&run, &manifest)?;
         let mut tar = tar::Builder::new(BufWriter::new(File::create_new(&out).map_err(Error::file(&out))?));
         tar.follow_symlinks(false);
-        let places = WHOLE.map(PathBuf::from).into_iter().chain(ends.keys().map(PathBuf::from));
-        for place in places.filter(|place| run.root().join(place).exists()) {
-            add(&mut tar, run.root(), &place).map_err(Error::file(&run.root().join(&place)))?;
+        for (name, path) in files(&run, ends.values().copied())? {
+            tar.append_path_with_name(&path, &name).map_err(Error::file(&path))?;
         }
         tar.into_inner().and_then(|mut file| file.flush()).map_err(Error::file(&out))?;
         let bytes = fs::metadata(&out).map_err(Error::file(&out))?.len();
@@ -76,52 +75,12 @@ impl BundleArgs {
     }
 }
 
-/// Adds a file, or all files below a folder, in the order of their names. Links are left out.
-fn add(tar: &mut tar::Builder<impl Write>, root: &Path, place: &Path) -> io::Result<()> {
-    let path = root.join(place);
-    let kind = fs::symlink_metadata(&path)?.file_type();
-    if kind.is_file() {
-        return tar.append_path_with_name(&path, place);
-    }
-    if kind.is_dir() {
-        let mut names = fs::read_dir(&path)?.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>()?;
-        names.sort();
-        names.iter().try_for_each(|name| add(tar, root, &place.join(name)))?;
-    }
-    Ok(())
-}
-
-/// Unpacks a bundle into `folder`.
-///
-/// # Errors
-/// If it isn't a bundle, or has anything in it but files below its folder.
-pub fn unpack(file: &Path, folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(Error::file(folder))?;
-    let bytes = File::open(file).map_err(Error::file(file))?;
-    let length = bytes.metadata().map_err(Error::file(file))?.len();
-    let again = |fault: &str| Error::Request(format!("{} {fault}: copy the bundle again", file.display()));
-    if length == 0 {
-        return Err(again("is empty"));
-    }
-    let mut tar = tar::Archive::new(BufReader::new(bytes));
-    let no_bundle = |why: String| Error::Request(format!("{} isn't a bundle of `flow bundle`: {why}", file.display()));
-    // Where the entries so far end.
-    let mut end = 0;
-    for entry in tar.entries().map_err(|error| no_bundle(error.to_string()))? {
-        let mut entry = entry.map_err(|error| if end > 0 { again("is cut off or damaged") } else { no_bundle(error.to_string()) })?;
-        if !entry.header().entry_type().is_file() {
-            return Err(no_bundle("there is something in it that is no file".into()));
-        }
-        end = entry.raw_file_position().saturating_add(entry.size()).div_ceil(BLOCK).saturating_mul(BLOCK);
-        if end > length {
-            return Err(again("is cut off"));
-        }
-        if !entry.unpack_in(folder).map_err(|error| no_bundle(error.to_string()))? {
-            return Err(no_bundle("a file in it would lie outside of its folder".into()));
-        }
-    }
-    match length < end.saturating_add(2 * BLOCK) {
-        true => Err(again("is cut off")),
-        false => Ok(()),
-    }
+/// The files that recompute the run, by their names below its folder: the files in its manifest, its
+/// vocabularies, and `weights`.
+fn files<'a>(run: &Run, weights: impl Iterator<Item = &'a SavedWeights>) -> Result<Vec<(String, PathBuf)>> {
+    let own = ["manifest.json", "pipeline.yaml"].map(String::from).into_iter().chain(log::journal_files(run)?);
+    let mut names: Vec<String> = own.chain(log::committed_files(run)?.into_keys()).collect();
+    names.extend(vocabularies::files(run)?);
+    names.extend(weights.flat_map(|weights| weights.files.iter().map(|file| format!("{}/{}", weights.path, file.name))));
+    Ok(names.into_iter().map(|name| (name.clone(), log::locate(run, &name))).collect())
 }

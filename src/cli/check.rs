@@ -12,7 +12,7 @@ use super::tool_notes;
 use crate::env::process::{ProcessError, ProcessSettings};
 use crate::env::EnvError;
 use crate::pipeline::{Node, Pipeline, Role};
-use crate::policy::{is_adapter, DeviceChoice, FoundDevice};
+use crate::policy::{is_adapter, libtorch, DeviceChoice, FoundDevice};
 use crate::printable::printable;
 use crate::rollout::action::Decode;
 use crate::{ops, pipeline};
@@ -31,7 +31,12 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     );
     if let Some(promise) = Promise::of(pipeline) {
         let place = device.to_string();
-        text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place)));
+        let usable = if libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
+        match usable {
+            Ok(()) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
+            // The file is right, and a run would end at once.
+            Err(error) => text.push_str(&format!("  it can't run on this machine yet: {}\n", printable(&error.to_string()))),
+        }
     }
     for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
         let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);
@@ -51,6 +56,14 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
         text.push_str(&format!("  {}: {}\n", printable(&node), printable(&note)));
     }
     text
+}
+
+/// Whether libtorch is in one of its usual folders. To load it takes a quarter of a second, so that is done elsewhere only.
+fn libtorch_exists() -> bool {
+    let beside = || Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.join("../../torch/lib"));
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let built = option_env!("LIBTORCH").map(|folder| Path::new(folder).join("lib"));
+    std::env::split_paths(&named).chain(beside()).chain(built).any(|folder| folder.join("libtorch_cpu.so").exists())
 }
 
 /// Models that learn all their weights though they begin with an adapter: seldom intended, and many times as slow.
@@ -108,7 +121,7 @@ pub struct CheckArgs {
     /// Pipeline files
     #[arg(required = true)]
     pipelines: Vec<PathBuf>,
-    /// Overrides a value, as `nodes.update.with.lr=1e-4`
+    /// Overrides a value, as `nodes.update.with.lr=1e-4`; a map is merged into the one that is there, and null removes a key
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// Prints each playing node's first prompt, at a real task

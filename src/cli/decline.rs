@@ -26,6 +26,8 @@ const FALL: f64 = 0.1;
 const LEFT: f64 = 0.1;
 /// By how much success must have risen for a low entropy to be what one wants.
 const RISE: f64 = 0.05;
+/// An entropy in nats under which samples don't differ.
+const NOTHING: f64 = 0.001;
 /// How many actions in a row may be invalid before that is worth a word.
 const INVALID: f64 = 128.0;
 
@@ -183,6 +185,13 @@ impl Decline {
             false if self.last - since + 1 >= self.length as u64 => format!("in {}", Span(since, self.last)),
             _ => return None,
         };
+        let entropy = |node: &String| self.series.get(&(node.clone(), "entropy"))?.last().map(|entropy| (node.clone(), entropy));
+        if let Some((node, entropy)) = self.watched.learners.iter().find_map(entropy).filter(|(_, entropy)| *entropy < NOTHING) {
+            return Some(format!(
+                "every advantage was 0 {iterations}, and the entropy of `{node}` is {entropy:.4} nats: the policy samples one and the same answer each time, so \
+                 its episodes don't differ; begin again with a smaller `lr`, a `kl` or an `entropy` bonus"
+            ));
+        }
         Some(format!(
             "every advantage was 0 {iterations}, so nothing was learnt from rewards: no group had returns that differ (`equal` in `metrics`); more `samples`, easier \
              tasks or another `by` give something to compare"
@@ -241,6 +250,26 @@ mod tests {
         let mut warnings: Vec<String> = iterations.iter().zip(0..).flat_map(|(figures, i)| decline.saw(i, figures)).collect();
         warnings.extend(decline.ended());
         warnings
+    }
+
+    /// Advantages of 0 have two causes: tasks that are too hard or too easy, and a policy that samples one answer.
+    #[test]
+    fn a_policy_without_entropy_is_not_sent_for_more_samples() {
+        let ended = |entropy: f64| {
+            let iteration = |_| {
+                let mut figures = figures(0.0, 0.0, entropy);
+                figures.extend([of("advantage", &[("equal", 1.0)])]);
+                figures
+            };
+            run(&(0..12).map(iteration).collect::<Vec<_>>())
+                .into_iter()
+                .filter(|warning| warning.contains("every advantage"))
+                .collect::<Vec<_>>()
+        };
+        let (nothing, some) = (ended(0.0), ended(0.5));
+        let without = |warning: &String| warning.contains("the entropy of `update` is 0.0000 nats") && !warning.contains("more `samples`");
+        assert!(!nothing.is_empty() && nothing.iter().all(without), "{nothing:?}");
+        assert!(!some.is_empty() && some.iter().all(|warning| warning.contains("more `samples`")), "{some:?}");
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<W
         let help = pruned(path)
             .or(command)
             .or_else(|| fetched(path))
+            .or_else(|| of_hub(path))
             .unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", absolute(path)));
         return wrong(format!("there is no `{load}` to load `{name}` from"), &help);
     }
@@ -84,6 +85,20 @@ fn fetched(folder: &Path) -> Option<String> {
         parent => format!(" --out {}", shell_word(parent)),
     };
     Some(format!("fetch it: flow model fetch {}{out}", model.name))
+}
+
+/// How to get a model whose path looks like a name on the Hugging Face Hub: an owner and a name.
+fn of_hub(path: &Path) -> Option<String> {
+    let (owner, name) = path.to_str()?.split_once('/')?;
+    let plain =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) && !part.starts_with('.');
+    let own = ["runs", "models", "datasets", "pipelines"].contains(&owner) || Path::new(owner).exists();
+    (plain(owner) && plain(name) && !own).then(|| {
+        format!(
+            "flow downloads no model of that name by itself: `hf download {owner}/{name} --local-dir models/{name}`, then write `load: models/{name}`; \
+             `flow model fetch` lists the ones that it fetches"
+        )
+    })
 }
 
 /// A base that is to be kept in another kind, where no adapter stands beside it.

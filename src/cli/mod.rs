@@ -1,6 +1,7 @@
 //! The command line: one file a verb. Answers go to standard output, everything about the work to standard error.
 
 mod audit;
+mod begun;
 mod bundle;
 mod candidates;
 mod check;
@@ -21,6 +22,7 @@ mod follow;
 mod graph;
 mod grid;
 mod import;
+mod kin;
 mod machine;
 mod missing;
 mod model;
@@ -56,6 +58,7 @@ mod together;
 mod tokens;
 mod tool_notes;
 mod top;
+mod unpack;
 mod unusable;
 mod verify;
 mod view;
@@ -67,7 +70,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Trains language agents by reinforcement learning. A training run is a YAML file.
+/// Trains language agents by reinforcement learning: `flow new` writes a pipeline, `flow run` trains, `flow view` shows.
 #[derive(Parser)]
 #[command(name = "flow", version, max_term_width = 100)]
 struct Arguments {
@@ -102,7 +105,7 @@ verbs! {
     Resume(resume::ResumeArgs),
     /// Repeats a run's credit and updates from its logged rollouts, under its own pipeline or another one
     Replay(replay::ReplayArgs),
-    /// Reads another trainer's rollouts into a run: verifiers' traces.jsonl, NeMo Gym's rollouts.jsonl
+    /// Reads another trainer's rollouts into a run: verifiers' traces.jsonl, NeMo Gym's rollouts.jsonl, conversations with rewards
     Import(import::ImportArgs),
     /// Computes a run's credit and updates again from its logged rollouts, and compares them digit by digit
     Verify(verify::VerifyArgs),
@@ -155,6 +158,7 @@ verbs! {
 /// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that
 /// fails ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    kin::tie();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if completion::answered(Arguments::command, &arguments) {
         return ExitCode::SUCCESS;
@@ -162,7 +166,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
         Err(mut error) => {
-            if let Some(tip) = key_as_flag(&error, &arguments) {
+            if let Some(tip) = nearest_verb(&error).or_else(|| key_as_flag(&error, &arguments)) {
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
             }
             // If standard error is closed, the message is lost.
@@ -176,9 +180,30 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// What to write where a verb that takes `--set` was given a key of the pipeline as a flag.
+/// The verbs that somebody means by a word of other trainers.
+const OTHERS: [(&str, &str); 6] =
+    [("train", "run"), ("evaluation", "eval"), ("lint", "check"), ("validate", "check"), ("init", "new"), ("sql", "query")];
+
+/// The verb that an unknown one was probably meant as.
+fn nearest_verb(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = Arguments::command();
+    let own = command.get_subcommands().map(|verb| (verb.get_name().to_owned(), verb.get_name().to_owned()));
+    let all = own.chain(OTHERS.map(|(other, own)| (other.to_owned(), own.to_owned())));
+    let near = all.map(|(name, verb)| (strsim::damerau_levenshtein(word, &name), name, verb)).min()?;
+    (near.0 <= 1 + near.1.len() / 4).then(|| format!("did you mean `flow {}`?", near.2))
+}
+
+/// What to write where a flag is a key of the pipeline, or where a verb takes no `--set`.
 fn key_as_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    if flag.starts_with("--set") && arguments.get(1).is_some_and(|verb| verb == "resume") {
+        return Some(
+            "a run keeps its pipeline to its end, so that its rows are of one kind: begin another run with its weights \
+             (`models: { actor: { load: runs/OLD } }`), or replay its rows (`flow replay RUN --set ...`)"
+                .into(),
+        );
+    }
     let key = ["iterations", "seed"].into_iter().find(|key| flag.strip_prefix("--") == Some(key))?;
     let command = Arguments::command();
     let verb = command.find_subcommand(arguments.get(1)?)?;

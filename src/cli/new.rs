@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult};
 use super::summary::shell_word;
-use crate::env::{kind, Acts};
+use crate::env::{installed, kind, Acts};
 use crate::files;
 use clap::{Args, ValueEnum};
 use std::fs::OpenOptions;
@@ -84,11 +84,12 @@ impl NewArgs {
             (Some(_), false) => "the world has no `expert`: the policy begins with random weights, and must win now and then by itself\n",
         };
         said += "\nTry next:\n";
-        if self.program.is_some() || self.env.is_some() || writes {
+        // What is there already needn't be fetched again.
+        if (self.program.is_some() || self.env.is_some() || writes) && !Path::new("models/smollm2-135m-instruct").exists() {
             said += "  flow model fetch smollm2-135m-instruct\n";
         }
-        if self.program.is_some() || self.env.is_some() {
-            let env = self.env.as_deref().map_or("program", |env| env.split(':').next().unwrap_or(env));
+        let env = self.env.as_deref().map(|env| env.split(':').next().unwrap_or(env)).or(self.program.as_ref().map(|_| "program"));
+        if let Some(env) = env.filter(|env| !installed::is_installed(env)) {
             said += &format!("  flow env install {env}\n");
         }
         said += &format!("  flow check {word}\n  flow run {word}");

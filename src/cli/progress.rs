@@ -165,6 +165,14 @@ impl Progress {
     }
 }
 
+/// Success before and after all committed iterations: on a frozen panel, or in training at both ends.
+pub fn successes(committed: &[Figures], evaluations: &[String]) -> [Option<f64>; 2] {
+    let measured: Vec<f64> = committed.iter().filter_map(|figures| on_panel(figures, evaluations)).collect();
+    let played: Vec<f64> = committed.iter().filter_map(|figures| figure(figures, evaluations, "success")).collect();
+    let (first, last) = ends(&played).unzip();
+    [measured.first().copied().or(first), measured.last().copied().or(last)]
+}
+
 /// The templates are constants; if indicatif should refuse one, its own default serves.
 fn set_style(bar: &ProgressBar, template: &str) {
     if let Ok(style) = ProgressStyle::with_template(template) {

@@ -22,7 +22,7 @@ pub struct ReplayArgs {
     /// Another pipeline than the run's own; its rollouts are those of the same name, or the only one on each side
     #[arg(long, value_name = "PIPELINE")]
     with: Option<PathBuf>,
-    /// Overrides a value, as `nodes.advantage.with.baseline=leave_one_out`
+    /// Overrides a value, as `nodes.advantage.with.baseline=leave_one_out`; a map is merged into the one that is there, and null removes a key
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// The new run's folder; runs/<name>-replay (and a number) unless given

@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::missing::missing;
 use super::models;
 use super::output::{finish, CommandResult};
-use super::seeds::{self, beside};
+use super::seeds::{self, beside, continued, CaseRun};
 use super::session::{info, TrainingSession};
 use crate::log::{self, Lock};
 use crate::pipeline::Pipeline;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub struct RunArgs {
     /// The pipeline file
     pipeline: PathBuf,
-    /// Overrides a value, as `nodes.update.with.lr=1e-4`
+    /// Overrides a value, as `nodes.update.with.lr=1e-4`; a map is merged into the one that is there, and null removes a key
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
     /// The run's folder; runs/<name> (and a number) unless given
@@ -48,9 +48,9 @@ impl RunArgs {
         if !(self.seeds.is_empty() && self.grid.is_empty()) {
             let cases = cases(&self.grid, &self.seeds)?;
             // All are looked at before the first one runs.
-            let names = cases.iter().map(|case| Ok(load(&self.sets.iter().cloned().chain(case.overrides()).collect::<Vec<_>>())?.name));
-            let names = names.collect::<Result<Vec<String>>>()?;
-            return self.each(&names[0], &cases);
+            let loaded = |case: Case| Ok((load(&self.sets.iter().cloned().chain(case.overrides()).collect::<Vec<_>>())?, case));
+            let cases = cases.into_iter().map(|case| loaded(case).map(|(pipeline, case)| (case, pipeline)));
+            return self.each(&cases.collect::<Result<Vec<_>>>()?);
         }
         let pipeline = load(&self.sets)?;
         if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0 && !self.dry_run) {
@@ -79,15 +79,20 @@ impl RunArgs {
 
 impl RunArgs {
     /// A run for each of the cases.
-    fn each(&self, name: &str, cases: &[Case]) -> CommandResult {
+    fn each(&self, cases: &[(Case, Pipeline)]) -> CommandResult {
         let mut arguments = vec![self.pipeline.clone().into_os_string()];
         self.sets.iter().for_each(|set| arguments.extend(["--set".into(), set.into()]));
         arguments.extend(self.machine.arguments());
-        let folder = |case: &Case| match &self.out {
-            Some(out) => beside(out, case),
-            None => free(&format!("{name}{}", case.suffix())),
+        let at = |out: &PathBuf, (case, pipeline): &(Case, Pipeline)| CaseRun {
+            folder: beside(out, case),
+            case: case.clone(),
+            pipeline: pipeline.clone(),
         };
-        seeds::each(cases, &arguments, folder, self.machine.format)
+        let runs = match &self.out {
+            Some(out) => cases.iter().map(|case| at(out, case)).collect(),
+            None => continued(&cases[0].1.name, cases),
+        };
+        seeds::each(&runs, &arguments, &self.machine)
     }
 }
 

@@ -1,17 +1,40 @@
 //! `flow run --seeds --grid`: the same pipeline under several seeds and settings, one run after the other, each a
 //! process and a run of its own.
 
+use super::begun::{self, RunProgress};
 use super::decline::percent;
-use super::error::Result;
+use super::error::{Error, Result};
 use super::grid::Case;
+use super::kin::tied;
+use super::machine::Machine;
 use super::output::{answer, finish, CommandResult, OutputFormat};
+use super::progress;
 use super::summary::shell_word;
+use crate::log;
+use crate::ops;
+use crate::pipeline::{Pipeline, Role};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+
+/// One of the runs: what it trains, and where.
+pub struct CaseRun {
+    pub case: Case,
+    pub folder: PathBuf,
+    pub pipeline: Pipeline,
+}
+
+impl CaseRun {
+    fn progress(&self) -> Result<RunProgress> {
+        begun::progress(&self.folder, &self.pipeline, self.pipeline.iterations).map_err(|error| match error {
+            Error::Request(_) => error.help("give another --out, or move that run away"),
+            error => error,
+        })
+    }
+}
 
 /// One run that ended well.
 struct FinishedRun {
@@ -22,24 +45,47 @@ struct FinishedRun {
 }
 
 /// Runs `flow run` with these arguments once for each case, which adds its overrides, its folder and the format.
-pub fn each(cases: &[Case], arguments: &[OsString], folder: impl Fn(&Case) -> PathBuf, format: OutputFormat) -> CommandResult {
+/// A run that was begun before is continued, and a finished one is kept.
+///
+/// # Errors
+/// A run in one of the folders that has other settings.
+pub fn each(cases: &[CaseRun], arguments: &[OsString], machine: &Machine) -> CommandResult {
     let flow = std::env::current_exe()?;
     // A Ctrl-C reaches the run too, which commits what it has in hand; waiting for that is all that is left to do here.
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone())?;
     let mut ended = Vec::new();
-    for case in cases {
-        let run = folder(case);
+    let begun = cases.iter().map(CaseRun::progress).collect::<Result<Vec<_>>>()?;
+    for (CaseRun { case, folder, pipeline }, begun) in cases.iter().zip(begun) {
+        let run = folder.clone();
         let what: Vec<String> =
             Some(case.settings()).filter(|s| !s.is_empty()).into_iter().chain(case.seed.map(|s| format!("seed {s}"))).collect();
-        eprintln!("{} -> {}", what.join(", "), run.display());
-        let mut command = Command::new(&flow);
-        command.arg("run").args(arguments);
-        for set in case.overrides() {
-            command.args(["--set", &set]);
+        let kept = match begun {
+            RunProgress::Absent => "",
+            RunProgress::Partial(_) => ", which was begun before",
+            RunProgress::Finished => ", which is finished",
+        };
+        eprintln!("{} -> {}{kept}", what.join(", "), run.display());
+        if begun == RunProgress::Finished {
+            ended.push(FinishedRun { case: case.clone(), success: successes(&run, pipeline)?, run });
+            continue;
         }
-        command.args(["--format", "json", "--out"]).arg(&run);
-        let output = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().and_then(|child| child.wait_with_output())?;
+        let mut command = Command::new(&flow);
+        if begun == RunProgress::Absent {
+            command.arg("run").args(arguments);
+            for set in case.overrides() {
+                command.args(["--set", &set]);
+            }
+            command.arg("--out").arg(&run);
+        } else {
+            command.arg("resume").arg(&run).args(machine.arguments());
+            if matches!(begun, RunProgress::Partial(1..)) {
+                command.args(["--iterations", &pipeline.iterations.to_string()]);
+            }
+        }
+        command.args(["--format", "json"]);
+        let output =
+            tied(&mut command).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().and_then(|child| child.wait_with_output())?;
         if !output.status.success() || interrupted.load(Ordering::Relaxed) {
             if !ended.is_empty() {
                 answer(&table(&ended));
@@ -48,10 +94,17 @@ pub fn each(cases: &[Case], arguments: &[OsString], folder: impl Fn(&Case) -> Pa
         }
         ended.push(ending(case.clone(), run, &output.stdout)?);
     }
-    finish(&match format {
+    finish(&match machine.format {
         OutputFormat::Json => Value::from(ended.iter().map(FinishedRun::json).collect::<Vec<_>>()).to_string(),
         OutputFormat::Text => table(&ended),
     })
+}
+
+/// Success at both ends of a finished run, as its own summary had it.
+fn successes(run: &Path, pipeline: &Pipeline) -> Result<[Option<f64>; 2]> {
+    let committed = log::Run::open(run)?.manifest()?.committed;
+    let panels: Vec<String> = pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
+    Ok(progress::successes(&committed.into_iter().map(|i| i.metrics).collect::<Vec<_>>(), &panels))
 }
 
 fn ending(case: Case, run: PathBuf, output: &[u8]) -> Result<FinishedRun> {
@@ -98,6 +151,27 @@ fn deviation(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     (values.len() > 1).then(|| (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt())
+}
+
+/// The runs of these cases in the first of runs/name, runs/name-2, ... where none is begun, or where some are and not all
+/// are finished.
+pub fn continued(name: &str, cases: &[(Case, Pipeline)]) -> Vec<CaseRun> {
+    let at = |n: u32| {
+        let number = if n == 1 { String::new() } else { format!("-{n}") };
+        let folder = |case: &Case| PathBuf::from("runs").join(format!("{name}{}{number}", case.suffix()));
+        cases
+            .iter()
+            .map(|(case, pipeline)| CaseRun { folder: folder(case), case: case.clone(), pipeline: pipeline.clone() })
+            .collect::<Vec<_>>()
+    };
+    let free = |runs: &Vec<CaseRun>| {
+        let begun: Vec<_> = runs.iter().map(CaseRun::progress).collect();
+        // Folders of anything else, and runs with other settings, are left alone.
+        let own =
+            runs.iter().zip(&begun).all(|(run, begun)| matches!(begun, Ok(begun) if *begun != RunProgress::Absent || !run.folder.exists()));
+        own && !begun.iter().all(|begun| matches!(begun, Ok(RunProgress::Finished)))
+    };
+    (1..).map(at).find(free).unwrap_or_else(|| at(1))
 }
 
 /// The folder of a case's run: beside `base`.

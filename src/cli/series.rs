@@ -58,6 +58,11 @@ impl Series {
         Series { length, stretches: Vec::new(), last: None, steps: (0.0, 0) }
     }
 
+    /// The newest value.
+    pub fn last(&self) -> Option<f64> {
+        self.last
+    }
+
     pub fn push(&mut self, iteration: u64, value: f64) {
         if let Some(last) = self.last.replace(value) {
             self.steps = (self.steps.0 + (value - last).powi(2), self.steps.1 + 1);

@@ -2,11 +2,12 @@
 //! goes.
 
 use super::error::{Error, Result};
-use crate::log::{Decoder, Manifest, Run};
+use crate::log::{Decoder, LogError, Manifest, Run};
 use crate::pipeline::{self, Pipeline};
 use crate::policy::{Policy, Tokenizer};
 use crate::{files, ops};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +26,10 @@ pub fn save(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
         if files.is_empty() || folder.exists() {
             continue;
         }
+        // What is written through a link is outside the run's folder.
+        if let Some(link) = [&run.vocabularies(), &folder].into_iter().find(|folder| folder.is_symlink()) {
+            return Err(LogError::Linked(link.clone()).into());
+        }
         std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
         for (name, text) in files {
             let path = folder.join(name);
@@ -32,6 +37,25 @@ pub fn save(policy: &Policy, pipeline: &Pipeline, run: &Run) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The files of the saved vocabularies, relative to the run's folder; links are left out.
+pub fn files(run: &Run) -> Result<Vec<String>> {
+    let entries = |folder: &Path| match std::fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    let (folder, mut files) = (run.vocabularies(), Vec::new());
+    let folders: Vec<PathBuf> = entries(&folder).map_err(Error::file(&folder))?;
+    let unlinked =
+        |path: &&PathBuf, file: bool| path.symlink_metadata().is_ok_and(|data| if file { data.is_file() } else { data.is_dir() });
+    for folder in folders.iter().filter(|folder| unlinked(folder, false)) {
+        files.extend(entries(folder).map_err(Error::file(folder))?);
+    }
+    files.sort();
+    let name = |path: &PathBuf| Some(path.strip_prefix(run.root()).ok()?.to_str()?.to_owned());
+    Ok(files.iter().filter(|file| unlinked(file, true)).filter_map(name).collect())
 }
 
 /// Insists that the saved vocabularies are the ones that lie beside the models' first weights.

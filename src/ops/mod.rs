@@ -36,8 +36,10 @@ pub use games::{played, programs, words};
 pub use memory_update::comparing;
 pub use operator::{Further, Operator, RequiredHead};
 pub use tasks::drawn as game;
+pub use tasks::Draw;
 
 use crate::dataflow::Render;
+use crate::env::process::Programs;
 use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
 use crate::rollout::action::Decode;
@@ -193,6 +195,22 @@ pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
         notes.into_iter().map(|note| (node.id.clone(), note)).collect::<Vec<_>>()
     };
     pipeline.all().flat_map(notes_of).collect()
+}
+
+/// The tasks that a node brings, if it draws them and no program has to be asked which there are.
+pub fn draw(node: &Node, seed: u64) -> Option<Draw> {
+    let game = (operator(&node.op).filter(|o| o.role == Role::Opens)?.further.game)(node).ok()??;
+    game.program().is_none().then(|| Draw::new(node, seed, &Programs::default()).ok())?
+}
+
+/// How many trajectories of each task a node plays; none if it is no rollout.
+pub fn samples(node: &Node) -> Option<u32> {
+    rollout::samples(node)
+}
+
+/// Whether a node leaves tasks out, depending on the results of others.
+pub fn chooses_tasks(node: &Node) -> bool {
+    rollout::chooses_tasks(node)
 }
 
 /// The operator that evaluates a model on a panel.

@@ -128,6 +128,16 @@ pub fn played(node: &Node) -> Option<Play> {
     node.with.typed::<Rollout>().map(|with| with.play_settings())
 }
 
+/// Trajectories a task.
+pub fn samples(node: &Node) -> Option<u32> {
+    node.with.typed::<Rollout>().map(|with| with.samples)
+}
+
+/// Whether the node plays some of its tasks alone.
+pub fn chooses_tasks(node: &Node) -> bool {
+    node.with.typed::<Rollout>().is_some_and(|with| with.groups.is_some())
+}
+
 /// Whether the node plays each task once.
 pub fn one_sample(node: &Node) -> bool {
     node.with.typed::<Rollout>().is_some_and(|with| with.samples == 1 && with.branch.is_none())

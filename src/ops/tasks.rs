@@ -3,6 +3,7 @@
 
 use super::operator::{schema, settings, Further, Operator, Settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
+use crate::env::process::Programs;
 use crate::env::{self, EnvironmentKind, Game, TrainingTasks};
 use crate::pipeline::{Node, Pipeline, Role, With, Wrong};
 use crate::row;
@@ -131,24 +132,40 @@ fn game(node: &Node) -> Result<Game, Wrong> {
     Game::read(&with.env, with.game.clone()).map_err(|e| Wrong::in_node(node, &["with", e.setting().unwrap_or("env")], e.to_string()))
 }
 
+/// The tasks that a node draws: they follow from the run's seed, the node's id and the iteration alone.
+pub struct Draw {
+    training: TrainingTasks,
+    batch: usize,
+    variations: Option<usize>,
+}
+
+impl Draw {
+    /// A program is asked once which tasks it has.
+    pub fn new(node: &Node, seed: u64, programs: &Programs) -> Result<Draw, Failed> {
+        let with = settings::<Tasks>(node)?;
+        let training = TrainingTasks::new(game(node)?, seed, &node.id, programs)?;
+        Ok(Draw { training, batch: with.batch, variations: with.variations })
+    }
+
+    /// The names of the tasks of an iteration.
+    pub fn names(&self, iteration: u64) -> Vec<String> {
+        let Some(variations) = self.variations else {
+            return self.training.tasks(iteration, self.batch).iter().map(|task| task.name()).collect();
+        };
+        // All of them are those of an iteration of that size; each iteration takes the next ones, around and around.
+        let all = self.training.tasks(0, variations);
+        let first = (u128::from(iteration) * self.batch as u128 % variations as u128) as usize;
+        (first..first + self.batch).map(|at| all[at % variations].name()).collect()
+    }
+}
+
 pub fn render<'s>(node: &Node, _: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let with = settings::<Tasks>(node)?;
-    let (game, seed) = (game(node)?, ctx.seed);
-    if let Some(program) = game.program() {
+    if let Some(program) = game(node)?.program() {
         ctx.shared.programs.declare(program.clone());
     }
-    let training = TrainingTasks::new(game, seed, &node.id, &ctx.shared.programs)?;
+    let draw = Draw::new(node, ctx.seed, &ctx.shared.programs)?;
     Ok(source::iterations(&node.id, scope, ctx, move |iteration| {
-        let names: Vec<String> = match with.variations {
-            None => training.tasks(iteration, with.batch).iter().map(|t| t.name()).collect(),
-            Some(variations) => {
-                // All of them are those of an iteration of that size; each iteration takes the next ones, around and
-                // around.
-                let all = training.tasks(0, variations);
-                let first = (iteration as u128 * with.batch as u128 % variations as u128) as usize;
-                (first..first + with.batch).map(|at| all[at % variations].name()).collect()
-            }
-        };
+        let names = draw.names(iteration);
         let iterations = UInt64Array::from(vec![iteration; names.len()]);
         let rows = row::batch(vec![("iteration", Arc::new(iterations)), ("task", Arc::new(StringArray::from(names)))]);
         Ok(vec![rows?])

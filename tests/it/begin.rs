@@ -156,7 +156,58 @@ fn several_seeds_are_several_runs() {
     });
     assert!(seeds[0].contains("seed: 4") && seeds[1].contains("seed: 9"), "{seeds:?}");
     assert!(fails(&mut run("7,7")).contains("stands twice"));
-    assert!(fails(&mut run("5,4")).contains("exists and isn't empty"), "a run that is there stays as it is");
+    // A finished run is kept, and another pipeline's is never taken for it.
+    let kept = std::fs::read(folder.path().join("many-seed4/manifest.json")).unwrap();
+    let again = done(&mut run("5,4"));
+    let row = |output: &str| output.lines().find(|line| line.contains("many-seed4 ")).unwrap().to_owned();
+    assert_eq!(row(&again), row(&output), "the table of a kept run is its own");
+    assert!(kept == std::fs::read(folder.path().join("many-seed4/manifest.json")).unwrap() && folder.path().join("many-seed5").exists());
+    let other = fails(run("4").args(["--set", "nodes.update.with.lr=0.1"]));
+    assert!(
+        other.contains("many-seed4 was made with other settings than these: nodes.update.with.lr") && other.contains("--out"),
+        "{other}"
+    );
+}
+
+/// A killed `--seeds` takes its run with it, and the same command goes on with it.
+#[test]
+fn killed_seeds_leave_nothing_in_the_background_and_are_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipeline(folder.path(), &SMALL.replace("iterations: 3", "iterations: 12"));
+    let command = |out: &str, seeds: &str| {
+        let mut command = flow();
+        command.arg("run").arg(&path).args(["--seeds", seeds, "--out"]).arg(folder.path().join(out));
+        command
+    };
+    done(&mut command("whole", "4,9"));
+    let mut child = command("killed", "4,9").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let run = folder.path().join("killed-seed9");
+    while !run.join("log/update/2").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it is at work");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The run commits its iteration and ends: its lock is free then.
+    let start = std::time::Instant::now();
+    let lock = std::fs::File::open(run.join("lock")).unwrap();
+    while lock.try_lock().is_err() {
+        assert!(start.elapsed() < Duration::from_secs(60), "its run trains on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(lock);
+    let committed = flow::log::Run::open(&run).unwrap().manifest().unwrap().trained();
+    assert!(committed < 12, "it had ended before it was killed");
+    let output = command("killed", "4,9").output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("killed-seed4, which is finished"), "{said}");
+    assert!(said.contains("killed-seed9, which was begun before") && said.contains(&format!("iteration {committed} of 12")), "{said}");
+    for seed in [4, 9] {
+        assert!(
+            digest(&folder.path().join(format!("killed-seed{seed}"))) == digest(&folder.path().join(format!("whole-seed{seed}"))),
+            "{seed}"
+        );
+    }
 }
 
 /// Two learning rates, each under two seeds; a value that can't be is found before the first run.

@@ -238,3 +238,43 @@ fn a_question_cannot_take_the_machines_memory() {
     // Beside what it has mapped already, half of what is free.
     assert!(most.is_some_and(|most| most < all), "{most:?} of {all}");
 }
+
+/// What is not written as flow wants it gets the next step.
+#[test]
+fn a_wrong_word_on_the_command_line_gets_the_right_one() {
+    for (word, verb) in
+        [("trian", "run"), ("train", "run"), ("chek", "check"), ("evaluate", "eval"), ("rplay", "replay"), ("quary", "query")]
+    {
+        let said = fails(flow().arg(word));
+        assert!(said.contains(&format!("did you mean `flow {verb}`?")), "{word}: {said}");
+    }
+    assert!(!fails(flow().arg("zzzzzzzz")).contains("did you mean"));
+    for set in ["--set", "--set=iterations=3"] {
+        let said = fails(flow().args(["resume", "runs/none", set, "iterations=3"]));
+        assert!(said.contains("a run keeps its pipeline to its end") && said.contains("flow replay RUN --set"), "{said}");
+    }
+    let help = done(flow().arg("--help"));
+    assert!(help.lines().next().unwrap().contains("`flow run` trains"), "{help}");
+}
+
+/// A machine without PyTorch: the same program, in which its library and the folder of libtorch have other names.
+#[test]
+fn a_check_says_that_there_is_no_libtorch() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flow");
+    let mut sed = std::process::Command::new("sed");
+    sed.env("LC_ALL", "C");
+    for name in ["libflow_torch.so", option_env!("LIBTORCH").unwrap_or_default()].into_iter().filter(|name| !name.is_empty()) {
+        sed.args(["-e", &format!("s|{}|{}|g", name.replace('.', "\\."), "x".repeat(name.len()))]);
+    }
+    let program = sed.arg(env!("CARGO_BIN_EXE_flow")).output().unwrap();
+    assert!(program.status.success(), "{}", text(&program.stderr));
+    std::fs::write(&path, program.stdout).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let yaml = pipeline(folder.path(), SMALL);
+    let check = |program: &std::path::Path| done(std::process::Command::new(program).arg("check").arg(&yaml));
+    let said = check(&path);
+    assert!(said.contains("it can't run on this machine yet: libtorch can't be used") && said.contains("pip install torch"), "{said}");
+    assert!(!said.contains("models are computed on"), "{said}");
+    assert!(check(env!("CARGO_BIN_EXE_flow").as_ref()).contains("models are computed on"));
+}

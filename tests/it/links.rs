@@ -51,6 +51,22 @@ fn a_sweep_removes_nothing_through_a_link_and_nothing_that_no_run_writes() {
     }
 }
 
+/// Vocabularies are saved inside the run alone.
+#[test]
+fn no_vocabulary_is_saved_through_a_link() {
+    for place in ["vocabularies", "vocabularies/actor"] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = trained(folder.path(), "run", SMALL, &["--set", "iterations=1"]);
+        let outside = folder.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::remove_dir_all(run.join(place)).unwrap();
+        symlink(if place == "vocabularies" { outside.clone() } else { folder.path().join("nowhere") }, run.join(place)).unwrap();
+        let said = fails(flow().arg("resume").arg(&run).args(["--iterations", "2"]));
+        assert!(said.contains(&format!("{place} is a symbolic link")), "{place}: {said}");
+        assert!(fs::read_dir(&outside).unwrap().next().is_none() && !folder.path().join("nowhere").exists(), "{place}");
+    }
+}
+
 /// Weights are saved inside the run alone.
 #[test]
 fn no_weights_are_saved_through_a_link() {

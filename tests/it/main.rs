@@ -22,6 +22,7 @@ mod docs;
 mod drift;
 mod english;
 mod failure;
+mod forge;
 mod generated;
 mod house;
 mod import;

@@ -152,7 +152,7 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
     assert!(output.starts_with("3 pieces of work are done, 3 are left\n  measure panel of start, seed 7\n"), "{output}");
     std::fs::write(&file, changed.replace("{ iterations: 3 }", "{ iterations: 3, nodes.update.with.lr: 0.5 }")).unwrap();
     let output = fails(flow().arg("study").arg(&file));
-    assert!(output.contains("was made with other settings than the study has now: nodes.update.with.lr"), "{output}");
+    assert!(output.contains("was made with other settings than these: nodes.update.with.lr"), "{output}");
 }
 
 /// A measurement with a `memory` plays the panel told what that run of the same seed remembers, as `flow eval --memory`

@@ -195,7 +195,8 @@ impl RunPair {
              count(*) FILTER (WHERE a <> 0 AND b = 0), count(*) FILTER (WHERE a = 0 AND b <> 0)",
             "moves",
         )?;
-        let moved = "SELECT avg(abs(move)) FILTER (WHERE move <> 0), max(abs(move)) FILTER (WHERE move <> 0), corr(a, b) FROM moves";
+        let moved = "SELECT avg(abs(move)) FILTER (WHERE move <> 0), max(abs(move)) FILTER (WHERE move <> 0), corr(a, b) FILTER (WHERE isfinite(a) AND isfinite(b)) \
+                     FROM moves";
         let (mean_move, max_move, correlation) = self.db.query_row(moved, [], |r| {
             let figure = |i| r.get::<_, Option<f64>>(i).map(|x| x.filter(|x| x.is_finite()));
             Ok((figure(0)?, figure(1)?, figure(2)?))

@@ -2,8 +2,10 @@
 //! matters.
 
 mod both;
+mod iterations;
 mod moved;
 
+pub use iterations::{metrics, versions, MetricsDiff, VersionsDiff};
 pub use moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
 
 use super::{LogError, Manifest, Run, SavedWeights};
@@ -55,6 +57,11 @@ pub fn diff(a: &Run, b: &Run, node: Option<&str>, top: usize) -> Result<Diff, Lo
         credit: both.pick("advantage", node).map(|nodes| both.credit(nodes, top)).transpose()?,
         used: both.pick("used", None).map(|nodes| both.used(nodes, top)).transpose()?,
     })
+}
+
+/// Compares the committed rows of the nodes that both logged, and nothing else.
+pub fn nodes(a: &Run, b: &Run) -> Result<Vec<NodeDiff>, LogError> {
+    RunPair::open(a, b)?.nodes()
 }
 
 /// Compares the newest committed weights of each model.

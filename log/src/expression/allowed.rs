@@ -75,6 +75,21 @@ const FUNCTIONS: &[&str] = &[
     "var_samp",
 ];
 
+/// Functions of other languages, and what to write in their place.
+const INSTEAD: &[(&str, &str)] = &[
+    ("clamp", "greatest(low, least(high, x))"),
+    ("clip", "greatest(low, least(high, x))"),
+    ("mean", "avg(x)"),
+    ("std", "stddev_pop(x)"),
+    ("where", "case when condition then x else y end"),
+    ("if", "case when condition then x else y end"),
+    ("relu", "greatest(0, x)"),
+    ("sigmoid", "1 / (1 + exp(-x))"),
+    ("maximum", "greatest(x, y)"),
+    ("minimum", "least(x, y)"),
+    ("isnan", "not isfinite(x)"),
+];
+
 /// The kinds of expressions, as DuckDB calls them.
 const CLASSES: &[&str] =
     &["BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR", "WINDOW"];
@@ -106,6 +121,9 @@ pub fn refusal(tree: &Value, bound: &[String], read: &mut BTreeSet<String>) -> O
             return Some(format!("nothing is cast to {kind} in an expression over rows: only to {}", TYPES.join(", ")));
         }
         if let Some(function) = tree["function_name"].as_str().filter(|function| !FUNCTIONS.contains(function)) {
+            if let Some((_, instead)) = INSTEAD.iter().find(|(name, _)| *name == function) {
+                return Some(format!("`{function}` isn't a function of expressions: write `{instead}`"));
+            }
             let words = FUNCTIONS.iter().filter(|name| name.starts_with(char::is_alphabetic)).copied();
             return Some(format!("`{function}` isn't a function of expressions: {}", words.collect::<Vec<_>>().join(", ")));
         }

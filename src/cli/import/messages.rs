@@ -1,5 +1,6 @@
 //! Messages of a conversation: their text, and which call goes on from which.
 
+use super::fields::unread;
 use crate::seed::{mix, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,24 +33,98 @@ impl Message {
     }
 }
 
-/// The text of a content: a text, or the texts among its parts.
-pub fn content(value: &Value) -> String {
-    let part = |part: &Value| ["text", "refusal"].iter().find_map(|key| part[key].as_str().map(String::from));
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(part).collect::<Vec<_>>().join("\n"),
-        _ => String::new(),
+/// The fields of a message that are read, or change nothing.
+const FIELDS: [&str; 27] = [
+    "role",
+    "from",
+    "value",
+    "content",
+    "content.*.type",
+    "content.*.text",
+    "content.*.refusal",
+    "content.*.thinking",
+    "content.*.reasoning",
+    "content.*.signature",
+    "content.*.annotations.**",
+    "content.*.logprobs.**",
+    "reasoning_content",
+    "reasoning",
+    "thinking",
+    "thinking_blocks.**",
+    "provider_specific_fields.**",
+    "tool_calls.*.id",
+    "tool_calls.*.type",
+    "tool_calls.*.index",
+    "tool_calls.*.name",
+    "tool_calls.*.arguments.**",
+    "tool_calls.*.function.name",
+    "tool_calls.*.function.arguments.**",
+    "tool_call_id",
+    "function_call.**",
+    "name",
+];
+
+impl Message {
+    /// A message of OpenAI's chats or of ShareGPT; the names of fields that aren't read are added to `names`.
+    pub fn read(value: &Value, names: &mut BTreeSet<String>) -> Message {
+        unread(value, &FIELDS, names);
+        let role = value["role"].as_str().or_else(|| value["from"].as_str()).unwrap_or_default();
+        let said = if value["content"].is_null() { &value["value"] } else { &value["content"] };
+        let mut message = Message {
+            role: match role {
+                "human" => "user",
+                "gpt" | "model" | "bot" | "chatgpt" | "function_call" => "assistant",
+                "observation" | "function" | "function_response" | "ipython" => "tool",
+                other => other,
+            }
+            .into(),
+            text: content(said),
+            thought: ["reasoning_content", "reasoning", "thinking"].iter().find_map(|key| value[key].as_str()).unwrap_or_default().into(),
+            tools: value["tool_calls"].as_array().into_iter().flatten().map(tool).collect(),
+        };
+        message.tools.extend(Some(&value["function_call"]).filter(|call| call.is_object()).map(tool));
+        if role == "function_call" {
+            // ShareGPT writes the call as a text of JSON.
+            if let Ok(call) = serde_json::from_str::<Value>(&message.text) {
+                (message.tools, message.text) = (vec![tool(&call)], String::new());
+            }
+        }
+        let thoughts = |key: &str| texts(said, &[key]);
+        if message.thought.is_empty() {
+            message.thought = [thoughts("thinking"), thoughts("reasoning")].into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        }
+        message
     }
 }
 
-/// A call of a tool. Arguments that are JSON have one spelling.
+/// The text of a content: a text, or the texts among its parts.
+pub fn content(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        parts => texts(parts, &["text", "refusal"]),
+    }
+}
+
+/// The texts that the parts of a content have by one of these names.
+fn texts(parts: &Value, keys: &[&str]) -> String {
+    let part = |part: &Value| keys.iter().find_map(|key| part[key].as_str().map(String::from));
+    parts.as_array().into_iter().flatten().filter_map(part).collect::<Vec<_>>().join("\n")
+}
+
+/// A call of a tool, whose name and arguments may be in a `function` of their own. Arguments are an object, or its
+/// text; they have one spelling.
 pub fn tool(call: &Value) -> String {
-    let raw = call["arguments"].as_str().unwrap_or_default();
-    let canonical = serde_json::from_str::<Value>(raw).map(|mut arguments| {
+    let call = if call["function"].is_object() { &call["function"] } else { call };
+    let arguments = match &call["arguments"] {
+        Value::String(text) => serde_json::from_str::<Value>(text).map_err(|_| text.clone()),
+        Value::Null => Err(String::new()),
+        other => Ok(other.clone()),
+    };
+    let spelled = arguments.map(|mut arguments| {
         arguments.sort_all_objects();
         arguments.to_string()
     });
-    format!("{}({})", call["name"].as_str().unwrap_or_default(), canonical.unwrap_or_else(|_| raw.into()))
+    format!("{}({})", call["name"].as_str().unwrap_or_default(), spelled.unwrap_or_else(|text| text))
 }
 
 /// New messages before a call, as its observation.

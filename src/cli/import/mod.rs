@@ -4,7 +4,9 @@
 //! to write them. So nothing is left behind where a line can't be read, and memory holds a part of the rows, whatever
 //! the files' length.
 
+mod conversation;
 mod episode;
+mod fields;
 mod messages;
 mod nemo_gym;
 mod source;
@@ -26,7 +28,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct ImportArgs {
-    /// The files, such as traces.jsonl or rollouts.jsonl
+    /// The files, such as traces.jsonl, rollouts.jsonl, or a conversation with a reward a line
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Their format; found from the first line unless given
@@ -39,6 +41,9 @@ pub struct ImportArgs {
     #[arg(long)]
     skip_bad: bool,
 }
+
+/// How many fields that aren't read are named.
+const SHOWN: usize = 12;
 
 /// Rows are written when there are this many turns, or this many bytes of them.
 const TURNS: usize = 4096;
@@ -98,6 +103,12 @@ impl ImportArgs {
 fn report(tally: &Tally, absent: &[(&str, usize)], turns: usize) {
     if tally.frozen > 0 {
         eprintln!("note: {} traces of agents that are not trained are left out", tally.frozen);
+    }
+    if !tally.unread.is_empty() {
+        let names: Vec<String> = tally.unread.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let more = tally.unread.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        warn(&format!("fields of the files that aren't read: {}{more}", names.join(", ")));
     }
     if let Some(first) = &tally.first {
         warn(&format!("{} of {} lines can't be read and are left out, the first one: {first}", tally.bad, tally.lines));

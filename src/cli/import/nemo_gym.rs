@@ -2,10 +2,12 @@
 //! last item.
 
 use super::episode::{checked_logprobs, reward_f32, Call, Episode, Failure, Tokens};
+use super::fields::unread;
 use super::messages::{content, observation, plain, tool, Calls, Message};
 use crate::seed::mix;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 #[derive(Deserialize)]
 struct Line {
@@ -49,11 +51,76 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<f64>>, D:
     Option::deserialize(from).map(Some)
 }
 
+/// Fields that are read, or change nothing.
+const FIELDS: [&str; 44] = [
+    "responses_create_params.**",
+    "reward",
+    "_ng_failure_class",
+    "error_message",
+    "agent_ref.name",
+    "agent_ref.type",
+    "response.error.**",
+    "response.incomplete_details.**",
+    "response.background",
+    "response.conversation.**",
+    "response.created_at",
+    "response.id",
+    "response.instructions",
+    "response.max_output_tokens",
+    "response.max_tool_calls",
+    "response.metadata.**",
+    "response.model",
+    "response.object",
+    "response.parallel_tool_calls",
+    "response.previous_response_id",
+    "response.prompt_cache_key",
+    "response.reasoning.**",
+    "response.safety_identifier",
+    "response.service_tier",
+    "response.status",
+    "response.temperature",
+    "response.text.**",
+    "response.tool_choice.**",
+    "response.tools.**",
+    "response.top_logprobs",
+    "response.top_p",
+    "response.truncation",
+    "response.usage.**",
+    "response.user",
+    "response.output.*.type",
+    "response.output.*.id",
+    "response.output.*.status",
+    "response.output.*.role",
+    "response.output.*.name",
+    "response.output.*.call_id",
+    "response.output.*.arguments.**",
+    "response.output.*.output.**",
+    "response.output.*.encrypted_content",
+    "response.output.*.prompt_token_ids.**",
+];
+
+/// The same, of the texts and tokens of an item.
+const ITEMS: [&str; 8] = [
+    "response.output.*.generation_token_ids.**",
+    "response.output.*.generation_log_probs.**",
+    "response.output.*.content",
+    "response.output.*.content.*.type",
+    "response.output.*.content.*.text",
+    "response.output.*.content.*.refusal",
+    "response.output.*.content.*.annotations.**",
+    "response.output.*.summary.**",
+];
+
 /// The indices by which a line is joined with its input.
 pub type Key = (u64, u64);
 
 /// The episode of a line. `input` finds the line of the materialized inputs, for a line that doesn't repeat its own.
-pub fn read(line: &[u8], input: &mut dyn FnMut(Key) -> Option<Vec<u8>>) -> Result<(Key, Episode), String> {
+/// The names of fields that aren't read are added to `names`.
+pub fn read(line: &[u8], input: &mut dyn FnMut(Key) -> Option<Vec<u8>>, names: &mut BTreeSet<String>) -> Result<(Key, Episode), String> {
+    let whole: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    let figures = whole.as_object().into_iter().flatten().filter(|(_, value)| value.is_number() || value.is_boolean());
+    let known: Vec<&str> = figures.map(|(name, _)| name.as_str()).chain(FIELDS).chain(ITEMS).collect();
+    unread(&whole, &known, names);
     let line: Line = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     let key = (line.task, line.rollout);
     let params = match line.responses_create_params {
@@ -123,9 +190,16 @@ fn message(item: &Value) -> Message {
     let role = |role: &str| Message { role: role.into(), ..Message::default() };
     match item["type"].as_str() {
         Some("function_call") => Message { tools: vec![tool(item)], ..role("assistant") },
-        Some("reasoning") => Message { thought: content(&item["summary"]), ..role("assistant") },
+        Some("reasoning") => {
+            // Models that show their thoughts have them in `content`, others a summary.
+            let thought = [content(&item["content"]), content(&item["summary"])].into_iter().find(|text| !text.is_empty());
+            Message { thought: thought.unwrap_or_default(), ..role("assistant") }
+        }
         Some("function_call_output") => Message { text: content(&item["output"]), ..role("tool") },
-        _ => Message { text: content(&item["content"]), ..role(item["role"].as_str().unwrap_or("user")) },
+        _ => {
+            let message = Message::read(item, &mut BTreeSet::new());
+            Message { role: if message.role.is_empty() { "user".into() } else { message.role }, ..message }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::error::{Error, Result};
 use super::episode::Episode;
 use super::nemo_gym::Key;
-use super::{nemo_gym, verifiers};
+use super::{conversation, nemo_gym, verifiers};
 use crate::files;
 use clap::ValueEnum;
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub enum Format {
     Verifiers,
     /// `rollouts.jsonl`; its materialized inputs and failures are read if they lie beside it
     NemoGym,
+    /// Conversations with rewards, one a line: OpenAI's `messages`, ShareGPT's `conversations`, `prompt` with `completion`
+    Messages,
 }
 
 /// The lines of a file, with their places.
@@ -65,14 +67,33 @@ impl<'a> Lines<'a> {
 /// What the first line of a file is.
 pub fn detect(path: &Path) -> Result<Format> {
     let mut lines = Lines::open(path)?;
-    let first = lines.next()?.map(|(_, line)| serde_json::from_slice::<Value>(&line).unwrap_or_default()).unwrap_or_default();
+    let text = lines.next()?.map(|(_, line)| line).unwrap_or_default();
+    let first = serde_json::from_slice::<Value>(&text).unwrap_or_default();
     if first.get("traces").is_some() {
         Ok(Format::Verifiers)
     } else if first.get("_ng_task_index").is_some() || first.get("responses_create_params").is_some() {
         Ok(Format::NemoGym)
+    } else if conversation::is_one(&first) {
+        Ok(Format::Messages)
     } else {
-        let why = "is neither an episode of verifiers' traces.jsonl nor a rollout of NeMo Gym: name its format with --from";
-        Err(Error::Request(format!("{}:1 {why}", path.display())))
+        Err(Error::Request(format!("{}:1 {}", path.display(), unknown(&text, &first))))
+    }
+}
+
+/// What a first line is that no format has, and what to do about it.
+fn unknown(text: &[u8], first: &Value) -> &'static str {
+    let has = |key: &str| first.get(key).is_some();
+    if text.starts_with(b"PAR1") {
+        "is Parquet, as TRL writes completions: write it as JSON Lines first, as by `duckdb -c \"copy 'x.parquet' to 'x.jsonl' (format json)\"`"
+    } else if first["schema_version"].as_str().is_some_and(|version| version.starts_with("ATIF")) {
+        "is a trajectory of ATIF, which isn't read: write its steps as `messages` with a `reward`, a conversation a line"
+    } else if has("span_id") || has("spanId") || has("resourceSpans") {
+        "is a span, as Agent Lightning stores them, which isn't read: write each rollout as `messages` with a `reward`, a conversation a line"
+    } else if first.is_array() || text == b"[" || text == b"{" {
+        "is no JSON Lines: write one JSON object a line, as by `jq -c '.[]'`"
+    } else {
+        "is neither an episode of verifiers' traces.jsonl, nor a rollout of NeMo Gym, nor a conversation (`messages`, `conversations`, or `prompt` \
+         with `completion`): name its format with --from"
     }
 }
 
@@ -88,6 +109,8 @@ pub struct Tally {
     pub first: Option<String>,
     /// Traces of agents that are not trained.
     pub frozen: usize,
+    /// Fields that aren't read, and may say something.
+    pub unread: BTreeSet<String>,
 }
 
 pub struct Source<'a> {
@@ -109,18 +132,21 @@ impl Source<'_> {
         // Files that are read with the one that they lie beside.
         let sides: Vec<PathBuf> =
             self.files.iter().flat_map(|file| ["materialized_inputs", "failures"].map(|what| beside(file, what))).collect();
-        for file in self.files.iter().filter(|file| self.format == Format::Verifiers || !sides.contains(file)) {
+        for file in self.files.iter().filter(|file| self.format != Format::NemoGym || !sides.contains(file)) {
             match self.format {
                 Format::Verifiers => self.lines(
                     file,
                     &mut tally,
                     &mut |line, tally| {
-                        let (episodes, frozen) = verifiers::read(line)?;
+                        let (episodes, frozen) = verifiers::read(line, &mut tally.unread)?;
                         tally.frozen += frozen;
                         Ok(episodes)
                     },
                     take,
                 )?,
+                Format::Messages => {
+                    self.lines(file, &mut tally, &mut |line, tally| Ok(vec![conversation::read(line, &mut tally.unread)?]), take)?
+                }
                 Format::NemoGym => self.rollouts(file, &mut tally, take)?,
             }
         }
@@ -134,8 +160,8 @@ impl Source<'_> {
         let mut sides = vec![file.to_owned(), beside(file, "failures")];
         sides.retain(|path| path == file || path.exists());
         for path in &sides {
-            let mut read = |line: &[u8], _: &mut Tally| {
-                let (key, mut episode) = nemo_gym::read(line, &mut |key| inputs.line(key))?;
+            let mut read = |line: &[u8], tally: &mut Tally| {
+                let (key, mut episode) = nemo_gym::read(line, &mut |key| inputs.line(key), &mut tally.unread)?;
                 if episode.failure.is_none() {
                     done.insert(key);
                     return Ok(vec![episode]);

@@ -1,7 +1,8 @@
 //! verifiers' `traces.jsonl`: an episode a line, with a trace for each of its agents; a trace is a graph of messages.
 
 use super::episode::{checked_logprobs, reward_f32, Call, Episode, Failure, Tokens};
-use super::messages::{content, observation, plain, tool, Calls, Message};
+use super::fields::unread;
+use super::messages::{observation, plain, Calls, Message};
 use crate::seed::{mix, text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -123,8 +124,70 @@ struct Node {
     logprobs: Vec<Option<f32>>,
 }
 
-/// The episodes of a line, one for each agent that is trained; and how many agents are not.
-pub fn read(line: &[u8]) -> Result<(Vec<Episode>, usize), String> {
+/// Fields that are read, or change nothing.
+const FIELDS: [&str; 55] = [
+    "id",
+    "group.**",
+    "env.**",
+    "errors.*.type",
+    "errors.*.message",
+    "errors.*.traceback",
+    "ok",
+    "is_timeout",
+    "num_input_tokens",
+    "num_output_tokens",
+    "num_total_tokens",
+    "run.id",
+    "run.type",
+    "run.work.type",
+    "run.work.step",
+    "run.work.policy.**",
+    "task.type",
+    "task.key",
+    "task.hash",
+    "task.data.**",
+    "traces.*.version",
+    "traces.*.id",
+    "traces.*.task.**",
+    "traces.*.agent.name",
+    "traces.*.agent.trainable",
+    "traces.*.agent.config.**",
+    "traces.*.nodes.*.parent",
+    "traces.*.nodes.*.message.**",
+    "traces.*.nodes.*.sampled",
+    "traces.*.nodes.*.token_ids.**",
+    "traces.*.nodes.*.mask.**",
+    "traces.*.nodes.*.logprobs.**",
+    "traces.*.nodes.*.is_content.**",
+    "traces.*.nodes.*.timestamp",
+    "traces.*.nodes.*.semantic_parents.**",
+    "traces.*.calls.*.node",
+    "traces.*.calls.*.model",
+    "traces.*.calls.*.sampling.temperature",
+    "traces.*.calls.*.sampling.max_tokens",
+    "traces.*.calls.*.finish_reason",
+    "traces.*.calls.*.time.**",
+    "traces.*.rewards.**",
+    "traces.*.metrics.**",
+    "traces.*.ok",
+    "traces.*.stop_condition",
+    "traces.*.is_timeout",
+    "traces.*.is_completed",
+    "traces.*.errors.**",
+    "traces.*.timing.**",
+    "traces.*.tools.**",
+    "traces.*.verifiers.**",
+    "traces.*.extra_usage.**",
+    "traces.*.num_input_tokens",
+    "traces.*.num_output_tokens",
+    "traces.*.num_total_tokens",
+];
+
+/// The episodes of a line, one for each agent that is trained; and how many agents are not. The names of fields that
+/// aren't read are added to `names`.
+pub fn read(line: &[u8], names: &mut BTreeSet<String>) -> Result<(Vec<Episode>, usize), String> {
+    let whole: Value = serde_json::from_slice(line).map_err(|e| e.to_string())?;
+    unread(&whole, &FIELDS, names);
     let Line { task, env, run, errors, ok, is_timeout, traces } = serde_json::from_slice(line).map_err(|e| e.to_string())?;
     let work = run.and_then(|run| run.work);
     if let Some(Work { step, .. }) = work.as_ref().filter(|work| work.step > LAST_STEP) {
@@ -154,7 +217,7 @@ pub fn read(line: &[u8]) -> Result<(Vec<Episode>, usize), String> {
             continue;
         }
         let mut episode = new(&trace.task, agent.and_then(|agent| agent.name.as_deref()));
-        let calls = calls(&trace)?;
+        let calls = calls(&trace, names)?;
         let value = |reward: &Reward| Some(reward.score? * reward.weight.unwrap_or(1.0));
         let rewards: Option<Vec<f64>> = trace.rewards.values().map(|reward| reward.as_ref().and_then(value)).collect();
         if !trace.ok.unwrap_or(trace.errors.is_empty()) {
@@ -206,8 +269,8 @@ fn failed(errors: &[Fault], timeout: bool, otherwise: &str) -> Failure {
 }
 
 /// The sampled messages of a trace, in the order of its nodes.
-fn calls(trace: &Trace) -> Result<Vec<Call>, String> {
-    let messages: Vec<Message> = trace.nodes.iter().map(|node| message(&node.message)).collect();
+fn calls(trace: &Trace, names: &mut BTreeSet<String>) -> Result<Vec<Call>, String> {
+    let messages: Vec<Message> = trace.nodes.iter().map(|node| Message::read(&node.message, names)).collect();
     let (mut chains, mut names) = (Vec::<u64>::new(), vec![0; messages.len()]);
     let (mut said, mut graph, mut calls) = (BTreeSet::new(), Calls::default(), Vec::new());
     for (i, node) in trace.nodes.iter().enumerate() {
@@ -268,13 +331,4 @@ fn tokens(trace: &Trace, path: &[usize], at: usize) -> Result<Option<Tokens>, St
     prompt.extend(&node.token_ids[..first]);
     let response = node.token_ids[first..end].to_vec();
     Ok(Some(Tokens { prompt, logprobs: checked_logprobs(logprobs.filter(|values| values.len() == response.len()))?, response }))
-}
-
-fn message(value: &Value) -> Message {
-    Message {
-        role: value["role"].as_str().unwrap_or_default().into(),
-        text: content(&value["content"]),
-        thought: value["reasoning_content"].as_str().unwrap_or_default().into(),
-        tools: value["tool_calls"].as_array().into_iter().flatten().map(tool).collect(),
-    }
 }

@@ -3,7 +3,8 @@
 
 use super::file::{ColumnSpec, Study};
 use super::plan::{sides, SeededMeasurement, SeededRun};
-use super::work::{measured, progress, RunProgress};
+use super::work::{measured, progress};
+use crate::cli::begun::RunProgress;
 use crate::cli::error::{Error, Result};
 use crate::log;
 use serde_json::Value;

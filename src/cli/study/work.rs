@@ -2,8 +2,9 @@
 
 use super::file::Study;
 use super::plan::{iterations, SeededMeasurement, SeededRun};
+use crate::cli::begun::{self, RunProgress};
 use crate::cli::error::{Error, Result};
-use crate::log::{self, Status};
+use crate::cli::kin::tied;
 use crate::{files, ops, pipeline};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -40,15 +41,6 @@ impl StudyJob {
     }
 }
 
-/// How far a run has come.
-#[derive(Debug, PartialEq, Eq)]
-pub enum RunProgress {
-    Absent,
-    /// It has so many iterations to go.
-    Partial(u64),
-    Finished,
-}
-
 /// How far the run of this seed has come.
 ///
 /// # Errors
@@ -61,18 +53,11 @@ pub fn progress(study: &Study, training: &SeededRun) -> Result<RunProgress> {
     let run = study.runs.get(&training.run).ok_or_else(|| Error::request("no such run"))?;
     // As a run keeps it: with the texts of the files that belong to it.
     let expected = pipeline::load_to_run(&run.pipeline, &study.sets(training), &ops::catalog(), false, &|_| vec![])?;
-    let existing = pipeline::load(&folder.join("pipeline.yaml"), &[], &ops::replayed(Default::default()))?;
-    // A run that was trained further says so in its manifest alone.
-    let other: Vec<String> =
-        pipeline::differences(&existing.source, &expected.source).into_iter().map(|d| d.path).filter(|p| p != "iterations").collect();
-    if !other.is_empty() {
-        let why = format!("{} was made with other settings than the study has now: {}", folder.display(), other.join(", "));
-        return Err(Error::request(why).help("move it away, or give the study another `home`, and it is made anew"));
-    }
-    let manifest = log::Run::open(&folder)?.manifest()?;
     let target = iterations(run).unwrap_or(expected.iterations);
-    let remaining = target.saturating_sub(manifest.trained());
-    Ok(if remaining == 0 && manifest.status == Status::Finished { RunProgress::Finished } else { RunProgress::Partial(remaining) })
+    begun::progress(&folder, &expected, target).map_err(|error| match error {
+        Error::Request(_) => error.help("move it away, or give the study another `home`, and it is made anew"),
+        error => error,
+    })
 }
 
 /// The answer to a measurement that was made of the run as it is now, by the command that the study has now.
@@ -196,7 +181,7 @@ pub fn work(study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
             let mut command = Command::new(&flow);
             command.args(arguments(study, &job)?).env("OMP_NUM_THREADS", threads.to_string());
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(claim.try_clone()?);
-            running.push(RunningJob { job, child: command.spawn()?, output, _claim: claim, since: Instant::now() });
+            running.push(RunningJob { job, child: tied(&mut command).spawn()?, output, _claim: claim, since: Instant::now() });
             // What it makes possible may stand before it.
             at = 0;
         }

@@ -23,6 +23,30 @@ pub(super) struct Greeting {
     /// What the other side's proof must answer; empty where the hosts file has no secret.
     #[serde(default)]
     pub nonce: String,
+    /// By which this process knows its own greetings again when it is asked; empty where the hosts file has a secret.
+    #[serde(default)]
+    pub token: String,
+}
+
+/// What a connection begins with.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Opening {
+    Question(Question),
+    Greeting(Greeting),
+}
+
+/// Asks the process that a greeting names whether the greeting is its own.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Question {
+    pub sent: String,
+}
+
+/// Whether it is.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Reply {
+    pub own: bool,
 }
 
 /// The answer of the process that accepts: at once, or with a secret once the other side has proved that it knows it.

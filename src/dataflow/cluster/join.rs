@@ -1,35 +1,29 @@
 //! Connects all processes with one another: each connects to those with a lower number and accepts those with a higher
 //! one.
 
-use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome, ANSWER};
-use super::secret::{is_proved, proof, Side};
+use super::greeting::{say, Answer, Greeting, Welcome};
+use super::guests::{Greeted, Guests};
 use super::waiting::{Meanwhile, PeerWait, PATIENCE};
 use super::{keepalive, Cluster, ClusterError, Hosts, Purpose, RunIdentity};
 use crate::files;
 use serde_json::Value;
-use std::collections::VecDeque;
-use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
-use std::time::Instant;
-
-/// The number of connections that may be open before their first line; beyond that the oldest is closed.
-const SILENT: usize = 256;
+use std::net::TcpListener;
 
 impl Cluster {
     /// Connects with all other processes; fails if one is missing or belongs to another run. `news` is a message from
     /// the first process to the others.
     pub fn join(hosts: &Hosts, same: &RunIdentity, news: Value, meanwhile: &Meanwhile) -> Result<Cluster, ClusterError> {
-        let mut waiting = PeerWait::new(hosts, meanwhile);
         let here = hosts.process;
         let own = &hosts.addresses[here];
         let listener = TcpListener::bind(own).map_err(|source| ClusterError::Listen { process: here, address: own.clone(), source })?;
+        let mut waiting = PeerWait::new(hosts, meanwhile, Guests::new(listener, &hosts.secret)?);
         let sockets = [(); 3].map(|()| hosts.addresses.iter().map(|_| None).collect());
         let mut cluster = Cluster { process: here, workers: same.workers, sockets, news };
         for process in 0..here {
             for purpose in Purpose::ALL {
                 let stream = waiting.connected(process)?;
                 let nonce = if hosts.secret.is_empty() { String::new() } else { files::random()? };
-                let greeting = Greeting { process: here, purpose, same: same.clone(), nonce };
+                let greeting = Greeting { process: here, purpose, same: same.clone(), nonce, token: waiting.guests.token()? };
                 let (welcome, stream) = waiting.exchange(stream, &greeting, process)?;
                 if let Some(why) = welcome.refused {
                     return Err(ClusterError::Refused { process, why });
@@ -40,7 +34,7 @@ impl Cluster {
                 cluster.sockets[purpose as usize][process] = Some(stream);
             }
         }
-        cluster.accept(&listener, same, &mut waiting)?;
+        cluster.accept(same, &mut waiting)?;
         cluster.sockets.iter().flatten().flatten().try_for_each(keepalive::keep)?;
         Ok(cluster)
     }
@@ -53,35 +47,24 @@ impl Cluster {
 
     /// Waits for the processes with higher numbers. Any other connection is refused with a reason, and the wait goes
     /// on.
-    fn accept(&mut self, listener: &TcpListener, same: &RunIdentity, waiting: &mut PeerWait) -> Result<(), ClusterError> {
-        listener.set_nonblocking(true)?;
-        let mut knocking: VecDeque<Guest> = VecDeque::new();
+    fn accept(&mut self, same: &RunIdentity, waiting: &mut PeerWait) -> Result<(), ClusterError> {
         let mut refused = None;
         while let Some(next) = self.missing() {
-            match listener.accept() {
-                // A connection that can't be polled is already gone.
-                Ok((stream, _)) => knocking.extend(LineReader::new(stream, Instant::now() + ANSWER).ok().map(Guest::Unknown)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock && waiting.over() => {
-                    return Err(ClusterError::Missing { process: next, seconds: PATIENCE.as_secs(), refused })
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => waiting.moment(next)?,
-                Err(e) if [ErrorKind::ConnectionAborted, ErrorKind::Interrupted].contains(&e.kind()) => {}
-                Err(e) => return Err(e.into()),
+            if waiting.over() {
+                return Err(ClusterError::Missing { process: next, seconds: PATIENCE.as_secs(), refused });
             }
-            if knocking.len() > SILENT {
-                knocking.pop_front();
-            }
-            for guest in std::mem::take(&mut knocking) {
-                // Any other program that connects to the port is rejected.
-                let Ok(looked) = guest.look(&waiting.hosts.secret) else { continue };
-                match looked {
-                    Looked::Waits(guest) => knocking.push_back(guest),
-                    Looked::Greeted { greeting, stream, proved } => {
-                        if let Some(why) = self.greet(&greeting, stream, same, proved) {
-                            let text = format!("a process that says it is process {}: {why}", greeting.process);
-                            waiting.tell(&format!("refused {text}"));
-                            refused = Some(text);
-                        }
+            waiting.moment(next)?;
+            for guest in waiting.guests.greeted() {
+                let named = guest.greeting.process;
+                match self.refusal(&guest, same, &waiting.hosts.addresses) {
+                    None if guest.proved.is_none() => waiting.guests.ask(guest, &waiting.hosts.addresses[named]),
+                    None => self.welcome(guest),
+                    Some(why) => {
+                        let text = format!("a process that says it is process {named}: {why}");
+                        waiting.tell(&format!("refused {text}"));
+                        // Where that fails it is gone.
+                        let _ = say(&guest.stream, &Answer::Welcome(Welcome { refused: Some(why), news: Value::Null }));
+                        refused = Some(text);
                     }
                 }
             }
@@ -89,77 +72,48 @@ impl Cluster {
         Ok(())
     }
 
-    /// Accepts a process of the same run, or says why not.
-    fn greet(&mut self, greeting: &Greeting, stream: TcpStream, same: &RunIdentity, proved: bool) -> Option<String> {
-        let (process, own) = (greeting.process, self.process);
-        let place = self.sockets[greeting.purpose as usize].get_mut(process).filter(|_| process > own);
-        let refused = match &place {
-            _ if !proved => Some("it doesn't prove that it knows the secret of the hosts file".into()),
-            None => Some(format!("process {own} waits for none of this number")),
-            Some(place) => {
-                same.differs(&greeting.same).or_else(|| place.is_some().then(|| format!("process {process} is connected already")))
+    /// Why a guest can't take part, as far as that is known.
+    fn refusal(&self, guest: &Greeted, same: &RunIdentity, addresses: &[String]) -> Option<String> {
+        let (process, own, secret) = (guest.greeting.process, self.process, guest.greeting.token.is_empty());
+        let place = self.sockets[guest.greeting.purpose as usize].get(process).filter(|_| process > own);
+        match (place, guest.proved) {
+            (Some(_), Some(false)) if !secret => Some(format!(
+                "no process at {} says that it has greeted this one: a process listens at its address of the hosts file, and the others have \
+                 to reach it there, unless the file has a line `secret: TEXT`",
+                addresses[process]
+            )),
+            (_, Some(false)) => Some("it doesn't prove that it knows the secret of the hosts file".into()),
+            (None, _) => Some(format!("process {own} waits for none of this number")),
+            (Some(place), _) => {
+                let taken = || place.is_some().then(|| format!("process {process} is connected already"));
+                same.differs(&guest.greeting.same).or_else(taken)
             }
-        };
-        let news = if refused.is_none() { self.news.clone() } else { Value::Null };
-        // Where that fails the other side is gone, and is waited for again.
-        let told = say(&stream, &Answer::Welcome(Welcome { refused: refused.clone(), news })).is_ok();
-        if let Some(place) = place.filter(|_| refused.is_none() && told) {
-            *place = Some(stream);
         }
-        refused
     }
-}
 
-/// Somebody who has connected.
-enum Guest {
-    /// Before its greeting.
-    Unknown(LineReader),
-    /// After it: the nonce that it was given to prove itself.
-    Challenged(Greeting, String, LineReader),
-}
-
-/// What a look at a guest has found.
-enum Looked {
-    Waits(Guest),
-    Greeted { greeting: Greeting, stream: TcpStream, proved: bool },
-}
-
-impl Guest {
-    /// Reads what it has said, and challenges it where there is a `secret`.
-    fn look(self, secret: &str) -> std::io::Result<Looked> {
-        match self {
-            Guest::Unknown(reader) => match reader.look::<Greeting>()? {
-                Err(still) => Ok(Looked::Waits(Guest::Unknown(still))),
-                Ok((greeting, stream)) if secret.is_empty() => {
-                    let proved = greeting.nonce.is_empty(); // it has a secret, and this side none
-                    Ok(Looked::Greeted { greeting, stream, proved })
-                }
-                Ok((greeting, stream)) => {
-                    let nonce = files::random()?;
-                    let proof = proof(secret, Side::Accepts, &greeting, &nonce);
-                    say(&stream, &Answer::Challenge(Challenge { nonce: nonce.clone(), proof }))?;
-                    Ok(Looked::Waits(Guest::Challenged(greeting, nonce, LineReader::new(stream, Instant::now() + ANSWER)?)))
-                }
-            },
-            Guest::Challenged(greeting, nonce, reader) => match reader.look::<Proof>()? {
-                Err(still) => Ok(Looked::Waits(Guest::Challenged(greeting, nonce, still))),
-                Ok((Proof { proof }, stream)) => {
-                    let proved = is_proved(secret, Side::Connects, &greeting, &nonce, &proof);
-                    Ok(Looked::Greeted { greeting, stream, proved })
-                }
-            },
+    /// Gives a guest its place.
+    fn welcome(&mut self, Greeted { greeting, stream, .. }: Greeted) {
+        let told = say(&stream, &Answer::Welcome(Welcome { refused: None, news: self.news.clone() })).is_ok();
+        // Otherwise it is gone, and is waited for again.
+        if told {
+            self.sockets[greeting.purpose as usize][greeting.process] = Some(stream);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::greeting::{Challenge, Proof, Question, ANSWER};
+    use super::super::guests::SILENT;
+    use super::super::secret::{is_proved, Side};
     use super::super::waiting::{connect, LOOK, QUIET};
     use super::*;
     use std::io::{BufRead, Write};
+    use std::net::TcpStream;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Mutex;
     use std::thread;
+    use std::time::Instant;
 
     fn same() -> RunIdentity {
         RunIdentity { program: "1".into(), pipeline: "a".into(), workers: 1, processes: 2 }
@@ -260,7 +214,7 @@ mod tests {
             let other = joined(&second, &RunIdentity { pipeline: "b".into(), ..same() }, Value::Null).err().unwrap().to_string();
             assert!(other.contains("another pipeline"), "{other}");
             for process in [0, 99, usize::MAX] {
-                let greeting = Greeting { process, purpose: Purpose::Rows, same: same(), nonce: String::new() };
+                let greeting = Greeting { process, purpose: Purpose::Rows, same: same(), nonce: String::new(), token: String::new() };
                 let stream = reached(&address);
                 say(&stream, &greeting).unwrap();
                 let mut answer = String::new();
@@ -274,6 +228,60 @@ mod tests {
         }
     }
 
+    /// Anybody who has the pipeline can say the true greeting. Without a secret the process that it names is asked.
+    #[test]
+    fn a_true_greeting_of_a_stranger_takes_nobodys_place() {
+        // One place, all three, more than there is room for; before the true process comes.
+        for strangers in [1, 3, 2 * SILENT] {
+            let [first, second] = two_hosts();
+            let address = first.addresses[0].clone();
+            let here = thread::spawn(move || joined(&first, &same(), Value::Null).map(drop));
+            let greeted = |i: usize| {
+                let (purpose, token) = (Purpose::ALL[i % 3], format!("{i}"));
+                let stream = reached(&address);
+                let _ = say(&stream, &Greeting { process: 1, purpose, same: same(), nonce: String::new(), token }); // or closed already
+                stream
+            };
+            let mut streams: Vec<TcpStream> = (0..strangers).map(greeted).collect();
+            let mut answer = String::new();
+            let last = streams.pop().unwrap();
+            last.set_read_timeout(Some(ANSWER)).unwrap();
+            std::io::BufReader::new(&last).read_line(&mut answer).unwrap();
+            assert!(answer.contains("no process at 127.0.0.1:") && answer.contains("secret: TEXT"), "{answer}");
+            // A place that is asked for meanwhile is given to the true process alone.
+            let start = Instant::now();
+            let meanwhile = greeted(1);
+            joined(&second, &same(), Value::Null).unwrap();
+            here.join().unwrap().unwrap();
+            assert!(start.elapsed() < ANSWER / 2, "it took {:?}", start.elapsed());
+            drop((streams, last, meanwhile));
+        }
+    }
+
+    /// A process says of its own greetings alone that they are its own.
+    #[test]
+    fn nobody_else_learns_a_token() {
+        let [first, _] = two_hosts();
+        let address = first.addresses[0].clone();
+        let over = std::sync::Arc::new(AtomicBool::new(false));
+        let here = {
+            let over = over.clone();
+            thread::spawn(move || {
+                let meanwhile = Meanwhile { stopped: &|| over.load(Ordering::SeqCst), tell: &|_| {} };
+                Cluster::join(&first, &same(), Value::Null, &meanwhile).map(drop)
+            })
+        };
+        for sent in ["", "0", "a token"] {
+            let stream = reached(&address);
+            say(&stream, &Question { sent: sent.into() }).unwrap();
+            let mut answer = String::new();
+            std::io::BufReader::new(stream).read_line(&mut answer).unwrap();
+            assert_eq!(answer, "{\"own\":false}\n", "{sent}");
+        }
+        over.store(true, Ordering::SeqCst);
+        assert!(matches!(here.join().unwrap(), Err(ClusterError::Stopped)));
+    }
+
     /// Who doesn't know the secret takes no part, on either side, and can't repeat what one has said who does.
     #[test]
     fn a_secret_keeps_others_out() {
@@ -284,7 +292,7 @@ mod tests {
             let error = joined(&Hosts { secret: secret.into(), ..second.clone() }, &same(), Value::Null).err().unwrap();
             assert!(matches!(error, ClusterError::Unproven { process: 0, .. }), "{error}");
         }
-        let greeting = Greeting { process: 1, purpose: Purpose::Rows, same: same(), nonce: "00".into() };
+        let greeting = Greeting { process: 1, purpose: Purpose::Rows, same: same(), nonce: "00".into(), token: String::new() };
         let stream = reached(&address);
         say(&stream, &greeting).unwrap();
         let mut lines = std::io::BufReader::new(stream.try_clone().unwrap()).lines();

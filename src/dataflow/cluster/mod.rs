@@ -1,11 +1,13 @@
 //! Several processes as one: who they are, that they mean the same run, and the connections that timely then uses.
 //!
 //! timely's protocol has neither authentication nor encryption. A secret in the hosts file keeps strangers from taking
-//! part; without one, anyone who can reach a port can. Use loopback or a private network. A process listens at its own
+//! part. Without one, a program that listens at a process's address before that process can take its place; use loopback or
+//! a private network. A process listens at its own
 //! address of the hosts file and nowhere else.
 //!
 //! - `hosts`: the processes of a run, and what all of them must agree on
 //! - `greeting`: what two processes say to one another first
+//! - `guests`: those who connect, and whether they are who they say
 //! - `secret`: proof that both know the secret of the hosts file
 //! - `join`: all processes find one another, and `waiting` for processes that haven't started yet
 //! - [`peers`]: the connections over which their policies learn together
@@ -16,6 +18,7 @@
 pub mod end;
 mod error;
 mod greeting;
+mod guests;
 mod hosts;
 mod join;
 mod keepalive;

@@ -2,6 +2,7 @@
 //! to cancel.
 
 use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome};
+use super::guests::Guests;
 use super::secret::{is_proved, proof, Side};
 use super::{ClusterError, Hosts};
 use std::io::{self, ErrorKind};
@@ -34,6 +35,8 @@ impl Meanwhile<'_> {
 pub(super) struct PeerWait<'a> {
     /// The addresses of all processes, and their secret.
     pub hosts: &'a Hosts,
+    /// Those who connect meanwhile.
+    pub guests: Guests,
     meanwhile: &'a Meanwhile<'a>,
     start: Instant,
     /// The process that was last announced as missing.
@@ -42,8 +45,8 @@ pub(super) struct PeerWait<'a> {
 
 impl<'a> PeerWait<'a> {
     /// Begins now.
-    pub(super) fn new(hosts: &'a Hosts, meanwhile: &'a Meanwhile<'a>) -> PeerWait<'a> {
-        PeerWait { hosts, meanwhile, start: Instant::now(), announced: None }
+    pub(super) fn new(hosts: &'a Hosts, meanwhile: &'a Meanwhile<'a>, guests: Guests) -> PeerWait<'a> {
+        PeerWait { hosts, guests, meanwhile, start: Instant::now(), announced: None }
     }
 
     /// Prints a message for the person who started this process.
@@ -70,7 +73,7 @@ impl<'a> PeerWait<'a> {
             self.announced = Some(process);
         }
         std::thread::sleep(LOOK);
-        Ok(())
+        Ok(self.guests.poll()?)
     }
 
     /// Connects with `process`, which may not be there yet.

@@ -119,6 +119,13 @@ pub fn names_model(schema: &Value, path: &[&str]) -> bool {
     schemas_at(schema, path).iter().any(|schema| schema["x-names"] == MODEL)
 }
 
+/// The description of the value at `path`, or of the setting that it is an item of.
+pub fn described_at(schema: &Value, path: &[&str]) -> Option<String> {
+    let paths = (1..=path.len()).rev().map(|steps| &path[..steps]);
+    let about = |path| schemas_at(schema, path).iter().find_map(|schema| schema["description"].as_str().map(String::from));
+    paths.into_iter().find_map(about).map(|text| text.replace('\n', " "))
+}
+
 /// What the schema says of a value at `path`, all alternatives.
 fn schemas_at<'s>(schema: &'s Value, path: &[&str]) -> Vec<&'s Value> {
     path.iter().fold(opened(schema, vec![schema]), |here, step| {

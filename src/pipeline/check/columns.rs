@@ -26,11 +26,15 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
         for need in (spec.needs)(with) {
             let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(need.at.iter().map(String::as_str)).at);
             if !known(&need.column) {
-                report.add(
-                    at,
-                    format!("there is no column `{}`", need.column),
-                    report.nearest(&need.column, catalog.columns.iter().copied()),
-                );
+                let edge = draft.edges.iter().find(|e| e.spec.is_some_and(|p| p.name == need.port));
+                let there: Vec<&str> = edge.and_then(|e| e.node).iter().flat_map(|from| &available[*from]).map(String::as_str).collect();
+                // A short form of one that is there is nearer than another word of its length.
+                let begun = there.iter().find(|name| need.column.len() > 1 && name.starts_with(&need.column)).copied();
+                let near = begun.or_else(|| report.guess(&need.column, there.iter().copied().chain(catalog.columns.iter().copied())));
+                let near = near.map(|name| format!("did you mean `{name}`?"));
+                let list = (!there.is_empty()).then(|| format!("The rows here have {}", listed(&there, "and")));
+                let help = [near, list].into_iter().flatten().collect::<Vec<_>>().join(" ");
+                report.add(at, format!("there is no column `{}`", need.column), Some(help).filter(|help| !help.is_empty()));
                 continue;
             }
             for edge in draft.edges.iter().filter(|e| e.spec.is_some_and(|p| p.name == need.port)) {

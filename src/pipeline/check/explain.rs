@@ -1,6 +1,7 @@
 //! Turns a schema validator's errors into messages for people: what is expected, what is there, and where.
 
-use super::choices::{choices, known_at, meant, names_model, types};
+use super::choices::{choices, described_at, known_at, meant, names_model, types};
+use super::foreign;
 use crate::pipeline::parse::{Location, Report, Shape, Tree};
 use jsonschema::error::ValidationErrorKind as Kind;
 use jsonschema::ValidationError;
@@ -41,7 +42,13 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
         Kind::ExclusiveMinimum { limit } => must(format!("above {}", number(limit))),
         Kind::ExclusiveMaximum { limit } => must(format!("below {}", number(limit))),
         Kind::MultipleOf { multiple_of } => must(format!("a multiple of {multiple_of}")),
-        Kind::Pattern { pattern } => must(format!("of the form {pattern}")),
+        Kind::Pattern { pattern } => match here.text().filter(|text| text.starts_with("https://") && pattern.starts_with("^http://")) {
+            Some(text) => {
+                let about = described_at(subject.schema, &path);
+                report.add(here.at, format!("{name} can't be `{text}`: flow speaks `http` and no `https`"), about);
+            }
+            None => must(format!("of the form {pattern}")),
+        },
         Kind::MinLength { limit: 1 } => must("a text that isn't empty".into()),
         Kind::MinLength { limit } => must(format!("at least {limit} characters long")),
         Kind::MaxLength { limit } => must(format!("at most {limit} characters long")),
@@ -66,7 +73,8 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
                     report.add(at, format!("{name} can't have `{key}` beside its other settings"), None);
                     continue;
                 }
-                let help = report.nearest(key, known.iter().map(String::as_str));
+                let names = || known.iter().map(String::as_str);
+                let help = foreign::help(key, names()).or_else(|| report.nearest(key, names()));
                 report.add(at, format!("{name} has no setting `{key}`"), help);
             }
         }

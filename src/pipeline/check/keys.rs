@@ -1,5 +1,6 @@
 //! Keys and names: which keys a map may have, the message for one without meaning, and which names are valid.
 
+use super::foreign;
 use crate::pipeline::parse::{listed, Report, Shape, Tree, TreeEntry};
 use crate::pipeline::LOOP;
 use serde_json::Value;
@@ -60,9 +61,8 @@ pub fn unknown_keys(tree: &Tree, known: &[&str], what: &str, report: &mut Report
 pub fn unknown_key(entry: &TreeEntry, known: &[&str], what: &str, report: &mut Report) {
     let help = match entry.key.as_str() {
         "<<" => Some("merge keys aren't read: write the keys out, or take them from another pipeline by `like:`".into()),
-        key => report
-            .guess(key, known.iter().copied())
-            .map(|k| format!("did you mean `{k}`?"))
+        key => foreign::help(key, known.iter().copied())
+            .or_else(|| report.guess(key, known.iter().copied()).map(|k| format!("did you mean `{k}`?")))
             .or(Some(format!("its keys are {}", listed(known, "and")))),
     };
     report.add(entry.at, format!("{what} has no key `{}`", entry.key), help);
@@ -71,7 +71,9 @@ pub fn unknown_key(entry: &TreeEntry, known: &[&str], what: &str, report: &mut R
 /// Whether a key that has no meaning was probably meant as `key`: then saying so is enough.
 pub fn misspelt(tree: &Tree, key: &str, known: &[&str], report: &Report) -> bool {
     let strangers = tree.entries().iter().filter(|e| !known.contains(&e.key.as_str()));
-    strangers.map(|e| report.guess(&e.key, known.iter().copied())).any(|guess| guess == Some(key))
+    let guess =
+        |word: &str| foreign::meant(word, known.iter().copied()).map(|(_, own)| own).or_else(|| report.guess(word, known.iter().copied()));
+    strangers.map(|e| guess(&e.key)).any(|guess| guess == Some(key))
 }
 
 /// What a name must be like.

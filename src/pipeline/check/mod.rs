@@ -6,6 +6,7 @@ mod columns;
 mod edges;
 mod ends;
 mod explain;
+mod foreign;
 mod keys;
 mod loops;
 mod names;

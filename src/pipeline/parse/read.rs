@@ -21,7 +21,7 @@ pub fn read(text: &str, number: usize) -> Result<(Tree, Vec<Duplicate>), Unreada
         return Err(deep);
     }
     let walk = ReadPass { text: number, next: Cell::new(0), stop: None, duplicates: RefCell::new(Vec::new()) };
-    let tree = ValueReader(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|e| unreadable(&e))?;
+    let tree = ValueReader(&walk).deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|e| unreadable(&e, text))?;
     Ok((tree, walk.duplicates.into_inner()))
 }
 
@@ -32,14 +32,19 @@ pub fn locate(text: &str, spot: usize) -> (usize, usize) {
     location.map_or((1, 1), |l| (l.line(), l.column()))
 }
 
-fn unreadable(error: &serde_yaml::Error) -> Unreadable {
+fn unreadable(error: &serde_yaml::Error, text: &str) -> Unreadable {
     let (line, column) = error.location().map_or((1, 1), |l| (l.line(), l.column()));
     let whole = error.to_string();
+    let tab = text.lines().nth(line.saturating_sub(1)).is_some_and(|line| line.contains('\t'));
+    if let Some(own) = own_words(&whole, line, column).filter(|_| !tab) {
+        return own;
+    }
     // The place is separated from the message, and the path before it is dropped: it means nothing to a reader of the
     // text.
     let message = whole.split(" at line ").next().unwrap_or_default();
     let message = match message.rsplit_once(": ") {
         Some((_, last)) if last.contains("a name as the key") => "a key must be a name",
+        _ if tab && message.contains("cannot start any token") => "a line can't begin with a tab",
         _ if message.contains("unknown anchor") => "this alias stands for nothing",
         _ if message.contains("recursion limit") => "values are nested too deeply",
         _ if message.contains("more than one document") => "a file holds one pipeline, and behind `---` there is another",
@@ -47,6 +52,44 @@ fn unreadable(error: &serde_yaml::Error) -> Unreadable {
         None => message,
     };
     Unreadable { message: message.into(), line, column }
+}
+
+/// What libyaml's commonest complaints mean, and where: at what was opened and isn't closed, if that is the fault.
+fn own_words(whole: &str, line: usize, column: usize) -> Option<Unreadable> {
+    let opened = |what: &str| {
+        let (_, place) = whole.split_once(what)?.1.split_once(" at line ")?;
+        let (line, column) = place.split_once(" column ")?;
+        let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().ok();
+        Some((digits(line)?, digits(column)?))
+    };
+    let here = |message: &str| Some(Unreadable { message: message.into(), line, column });
+    let from = |what: &str, message: &str| {
+        let (line, column) = opened(what).unwrap_or((line, column));
+        Some(Unreadable { message: message.into(), line, column })
+    };
+    match whole {
+        _ if whole.contains("while parsing a flow mapping") => {
+            from("while parsing a flow mapping", "this `{` isn't closed: a `}` is missing, or a `,` between two settings")
+        }
+        _ if whole.contains("while parsing a flow sequence") => {
+            from("while parsing a flow sequence", "this `[` isn't closed: a `]` is missing, or a `,` between two items")
+        }
+        _ if whole.contains("while scanning a quoted scalar") => from("while scanning a quoted scalar", "this quote isn't closed"),
+        _ if whole.contains("mapping values are not allowed") => {
+            here("a `:` can't be here: either the line is indented too far, or its text needs quotes")
+        }
+        _ if whole.contains("did not find expected key") => {
+            here("this line is indented otherwise than the lines of its map: those of one map begin in one column")
+        }
+        _ if whole.contains("did not find expected '-' indicator") => {
+            here("this line is indented otherwise than the items of its list: each begins with `- ` in one column")
+        }
+        _ if whole.contains("could not find expected ':'") => {
+            from("while scanning a simple key", "this line is no setting: a `:` with a space after it is missing")
+        }
+        _ if whole.contains("cannot start any token") => here("a text can't begin with this character: put the text in quotes"),
+        _ => None,
+    }
 }
 
 /// One reading: the count so far, and the number to fail at.
@@ -207,6 +250,26 @@ mod tests {
         assert_eq!(duplicates.iter().map(|d| d.key.as_str()).collect::<Vec<_>>(), ["c", "a"]);
         let Spot::Number(second) = duplicates[1].at.spot else { panic!() };
         assert_eq!(locate(text, second), (3, 1));
+    }
+
+    #[test]
+    fn what_libyaml_complains_of_is_said_in_own_words_and_at_its_line() {
+        for (text, line, says) in [
+            ("a: 1\nb: { c: 1, d: 2\ne: 3\nf: 4\n", 2, "this `{` isn't closed"),
+            ("a: 1\nb: { c: 1 d: 2 }\n", 2, ""),
+            ("a: [1, 2\nb: 3\n", 1, "this `[` isn't closed"),
+            ("a: 1\nb: \"text\nc: 3\n", 2, "this quote isn't closed"),
+            ("a:\n  b: 1\n   c: 2\n", 3, "a `:` can't be here"),
+            ("a:\n    b: 1\n  c: 2\n", 3, "indented otherwise than the lines of its map"),
+            ("a:\n  - 1\n b: 2\n", 3, "indented otherwise"),
+            ("a: 1\nb\nc: 3\n", 2, "is no setting"),
+            ("a: what: now\n", 1, "a `:` can't be here"),
+            ("a: @b\n", 1, "put the text in quotes"),
+        ] {
+            let error = read(text, 0).map(|(tree, _)| tree.json()).unwrap_err();
+            assert!(error.message.contains(says) && error.line == line, "{text}: {}:{} {}", error.line, error.column, error.message);
+            assert!(!error.message.contains("did not find") && !error.message.contains("while "), "{text}: {}", error.message);
+        }
     }
 
     #[test]

@@ -111,7 +111,12 @@ impl<'a> Report<'a> {
         diagnostics.sort_by_key(|(text, d)| (*text, d.line, d.column));
         let mut out: Vec<Diagnostic> = Vec::with_capacity(diagnostics.len());
         for (_, diagnostic) in diagnostics {
-            if !out.contains(&diagnostic) {
+            // Two checks may find one mistake, and help in other words.
+            let same = |other: &Diagnostic| {
+                (&other.message, &other.file, other.line, other.column)
+                    == (&diagnostic.message, &diagnostic.file, diagnostic.line, diagnostic.column)
+            };
+            if !out.iter().any(same) {
                 out.push(diagnostic);
             }
         }

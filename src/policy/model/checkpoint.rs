@@ -204,7 +204,10 @@ fn described(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
         Some(read) => read(config),
         None => {
             let known: Vec<_> = super::ARCHITECTURES.iter().map(|(name, _)| *name).filter(|name| *name != super::tiny::NAME).collect();
-            Err(FileFault::Unsupported(format!("the architecture `{name}`; {} are", known.join(", "))))
+            Err(FileFault::Unsupported(format!(
+                "the architecture `{name}`; {} are. `train: {{ torchrun: 1 }}` with `serve: {{ vllm: [ADDRESS] }}` trains any family of transformers",
+                known.join(", ")
+            )))
         }
     }
 }

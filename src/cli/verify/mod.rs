@@ -1,14 +1,22 @@
-//! `flow verify`: computes a run's credit and updates again from its logged rollouts, and compares column by column.
+//! `flow verify`: computes a run's credit and updates again from its logged rollouts, and compares columns, metrics and
+//! weights with the new ones. Tasks are compared with the seed's, metrics of episodes with the logged rows.
 
-use super::bundle::unpack;
+pub mod claims;
+mod played;
+mod verdict;
+
 use super::error::{Error, Result};
+use super::kin::tied;
 use super::output::{answer, CommandResult, OutputFormat};
+use super::source::reduced;
+use super::unpack::unpack;
 use super::vocabularies;
 use crate::dataflow::cluster::end::end_process;
-use crate::log::{self, NodeDiff, Run, WeightsDiff};
+use crate::log::{self, NodeDiff, Run};
+use crate::{ops, pipeline};
+use claims::Claims;
 use clap::Args;
 use parking_lot::Mutex;
-use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs;
@@ -18,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
+use verdict::Verified;
 
 /// How often an interrupted verification tries to remove its folder.
 const REMOVALS: usize = 100;
@@ -31,15 +40,6 @@ pub struct VerifyArgs {
     iterations: Option<u64>,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
-}
-
-/// The logged values that were compared with recomputed ones.
-struct Verified {
-    name: String,
-    iterations: u64,
-    nodes: Vec<NodeDiff>,
-    /// The run's final weights; none if only a part of its iterations is verified.
-    weights: Vec<WeightsDiff>,
 }
 
 /// A temporary folder with the unpacked bundle and the replay, and the process that replays. Both end with this value,
@@ -76,7 +76,7 @@ impl Workspace {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let stderr = {
             let mut replay = self.replay.lock();
-            replay.insert(command.spawn()?).stderr.take()
+            replay.insert(tied(command).spawn()?).stderr.take()
         };
         stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines().map_while(std::io::Result::ok)).for_each(said);
         let ended = self.replay.lock().as_mut().map(Child::wait).transpose()?;
@@ -133,98 +133,49 @@ impl VerifyArgs {
             return Err(Error::Request(format!("{} can't be computed again: its replay failed, as it says above", self.run.display())));
         }
         let replay = Run::open(&out)?;
-        let taken = replay.manifest()?.info.replays.map(|replays| replays.nodes).unwrap_or_default();
-        let nodes = log::diff(run, &replay, None, 0)?.nodes;
-        let mut nodes: Vec<NodeDiff> = nodes.into_iter().filter(|node| !taken.contains_key(&node.node)).collect();
+        let recomputed = replay.manifest()?;
+        let replays = recomputed.info.replays.clone().unwrap_or_default();
+        let taken = &replays.nodes;
+        let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default()))?;
+        let mut claims = Claims::of(run, &manifest, &pipeline, if iterations < all { iterations } else { u64::MAX })?;
+        let mut nodes: Vec<NodeDiff> = log::nodes(run, &replay)?.into_iter().filter(|node| !taken.contains_key(&node.node)).collect();
         if iterations < all {
             for node in &mut nodes {
                 // Rows of later iterations weren't computed again.
-                let there = format!("select count(*) as n from \"{}\" where iteration < {iterations}", node.node.replace('"', "\"\""));
+                let there = format!("select count(*) as n from {} where iteration < {iterations}", log::sql::quoted(&node.node));
                 let counted = log::query(run, &there)?;
                 let counts = counted.batches.first().and_then(|batch| batch.column(0).as_any().downcast_ref::<arrow::array::Int64Array>());
                 node.rows.only_a = counts.map_or(0, |counts| counts.value(0) as u64).saturating_sub(node.rows.both);
             }
         }
         nodes.retain(|node| node.rows.both + node.rows.only_a + node.rows.only_b > 0);
-        let weights = if iterations == all { log::weights(run, &replay)? } else { Vec::new() };
-        if nodes.is_empty() && weights.iter().all(|weights| weights.equal.is_none()) {
-            let run = self.run.display();
-            return Err(Error::Request(match iterations < all && !manifest.newest().is_empty() {
-                true => format!(
-                    "{run} logged nothing but rollouts in these iterations, so there is nothing to compare; without --iterations its last \
-                     weights are compared"
-                ),
-                false => format!(
-                    "{run} logged nothing but rollouts and keeps no weights, so there is nothing to compare: a run whose `log` names a node \
-                     that computes from its rollouts can be verified"
-                ),
-            }));
-        }
-        Ok(Verified { name: manifest.info.name, iterations, nodes, weights })
-    }
-}
-
-impl Verified {
-    fn agrees(&self) -> bool {
-        let node = |node: &NodeDiff| node.differ.is_empty() && node.rows.only_a + node.rows.only_b == 0;
-        self.nodes.iter().all(node) && self.weights.iter().all(|weights| weights.equal != Some(false))
-    }
-
-    fn json(&self) -> serde_json::Value {
-        json!({ "name": self.name, "iterations": self.iterations, "agrees": self.agrees(), "nodes": self.nodes, "weights": self.weights })
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("{} iterations of {}, computed again from their logged rollouts\n\n", self.iterations, self.name);
-        let width = self.nodes.iter().map(|node| node.node.len()).max().unwrap_or(4).max(4);
-        text += &format!("{:width$}  {:>9}  {:>7}  {:>5}\n", "node", "rows", "columns", "agree");
-        for node in &self.nodes {
-            let same = node.compared - node.differ.len();
-            text += &format!("{:width$}  {:>9}  {:>7}  {same:>5}", node.node, node.rows.both, node.compared);
-            let missing = node.rows.only_a + node.rows.only_b;
-            let differing = node.differ.iter().map(|(column, rows)| format!("{column} in {rows} rows"));
-            let wrong: Vec<String> = differing.chain((missing > 0).then(|| format!("{missing} rows on one side alone"))).collect();
-            text += &if wrong.is_empty() { "\n".into() } else { format!("  {}\n", wrong.join(", ")) };
-        }
-        for weights in &self.weights {
-            let verdict = match weights.equal {
-                Some(true) => "the same, bit for bit",
-                Some(false) => "others",
-                None => "not kept, so not compared",
+        // Rows without the columns that name a row can't be joined.
+        for node in recomputed.info.nodes.iter().filter(|node| !taken.contains_key(&node.id) && nodes.iter().all(|own| own.node != node.id))
+        {
+            let (own, computed) = (log::columns(run, &manifest, &node.id)?, log::columns(&replay, &recomputed, &node.id)?);
+            let differ = |these: &[String], others: &[String], word: &str| {
+                these.iter().filter(|c| !others.contains(c)).map(|c| format!("{word} `{c}`")).collect::<Vec<_>>()
             };
-            text += &format!("weights of {}, version {}: {verdict}\n", weights.model, weights.a.unwrap_or_default());
+            let differ = [differ(&computed, &own, "without"), differ(&own, &computed, "with")].concat();
+            if !own.is_empty() && !differ.is_empty() {
+                claims.wrong.push(format!("`{}` has other columns than it was computed with: {}", node.id, differ.join(", ")));
+            }
         }
-        text += if self.agrees() {
-            "\nevery digit agrees"
-        } else {
-            "\nnot every digit agrees; another make of processor rounds otherwise, so look how far apart they are: flow replay, then flow diff"
-        };
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::log::RowCounts;
-    use std::collections::BTreeMap;
-
-    #[test]
-    fn what_differs_is_counted() {
-        let rows = RowCounts { both: 7, only_a: 1, only_b: 0 };
-        let node = NodeDiff {
-            node: "update".into(),
-            rows,
-            compared: 3,
-            differ: BTreeMap::from([("ratio".into(), 2)]),
-            columns_only_a: Vec::new(),
-            columns_only_b: Vec::new(),
-        };
-        let differs = Verified { name: "x".into(), iterations: 2, nodes: vec![node], weights: Vec::new() };
-        let text = differs.text();
-        assert!(
-            !differs.agrees() && text.contains("ratio in 2 rows, 1 rows on one side alone") && text.contains("not every digit agrees"),
-            "{text}"
-        );
+        let again = reduced(&pipeline, &replays);
+        let computed = |node: &str| again.node(node).is_some() && !taken.contains_key(node);
+        let metrics = log::metrics(&manifest, &recomputed, iterations, &|node, name| computed(node) && verdict::repeats(name));
+        let versions = log::versions(&manifest, &recomputed, iterations);
+        let weights = if iterations == all { log::weights(run, &replay)? } else { Vec::new() };
+        let compared = (nodes.len(), metrics.len(), versions.len(), weights.len());
+        if compared == (0, 0, 0, 0) && claims.wrong.is_empty() {
+            return Err(Error::Request(format!(
+                "{} logged nothing but rollouts and keeps no weights, so there is nothing to compare: a run whose `log` names a node that computes \
+                 from its rollouts can be verified",
+                self.run.display()
+            )));
+        }
+        let logged = manifest.info.nodes.iter().map(|node| node.id.clone());
+        let rows = logged.filter(|id| taken.contains_key(id) || pipeline.node(id).is_some_and(ops::plays)).collect();
+        Ok(Verified { name: manifest.info.name, iterations, nodes, metrics, versions, weights, claims, rows })
     }
 }

@@ -1,0 +1,25 @@
+//! Processes of flow that another one starts for itself: they end with it, also where it is killed.
+
+use crate::dataflow::cluster::end::end_process;
+use rustix::process::{getppid, set_parent_process_death_signal, Pid, Signal};
+use std::process::Command;
+
+/// The variable by which a process knows whose it is.
+const PARENT: &str = "FLOW_PARENT";
+
+/// The same command, for a process that ends with this one. Call it on a thread that lives as long as the process.
+pub fn tied(command: &mut Command) -> &mut Command {
+    command.env(PARENT, std::process::id().to_string())
+}
+
+/// Ties this process to the one that started it for itself, if one did: when that one ends, this one gets SIGTERM.
+pub fn tie() {
+    let Some(parent) = std::env::var(PARENT).ok().and_then(|parent| parent.parse::<i32>().ok()).and_then(Pid::from_raw) else { return };
+    // What this process starts is not tied by it.
+    std::env::remove_var(PARENT);
+    // Where the system has no such signal, the process lives on by itself.
+    let tied = set_parent_process_death_signal(Some(Signal::TERM)).is_ok();
+    if tied && getppid() != Some(parent) {
+        end_process(130);
+    }
+}

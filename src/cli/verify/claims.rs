@@ -1,0 +1,169 @@
+//! What a run says of itself that follows from its pipeline and its rows, so that nothing has to be computed again to
+//! refute it: the nodes that it logs, the tasks that its seed draws, the metrics of its episodes.
+
+use super::super::episode::rows;
+use super::super::error::Result;
+use super::super::session::info;
+use super::played;
+use crate::log::{self, sql::quoted, Iteration, Manifest, Run};
+use crate::ops;
+use crate::pipeline::{Node, Pipeline, Role};
+use crate::row::NAME;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The longest list of names in a message.
+const SHOWN: usize = 3;
+
+/// The findings.
+#[derive(Default)]
+pub struct Claims {
+    /// What contradicts the pipeline or the rows, a sentence each.
+    pub wrong: Vec<String>,
+    /// Nodes whose tasks can't be drawn again.
+    pub undrawn: Vec<String>,
+}
+
+impl Claims {
+    /// Holds the iterations before `end` against the pipeline.
+    ///
+    /// # Errors
+    /// If rows can't be read.
+    pub fn of(run: &Run, manifest: &Manifest, pipeline: &Pipeline, end: u64) -> Result<Claims> {
+        let mut claims = Claims { wrong: logged(manifest, pipeline), ..Claims::default() };
+        claims.wrong.extend(columns(run, manifest, pipeline)?);
+        claims.wrong.extend(trained(manifest, pipeline));
+        // A replay has its rollouts from another run, which has drawn the tasks and measured the episodes.
+        if manifest.info.replays.is_some() {
+            claims.undrawn.extend(players(pipeline).map(|(_, player)| player.id.clone()));
+            return Ok(claims);
+        }
+        for (table, player) in players(pipeline).filter(|(table, _)| manifest.info.nodes.iter().any(|node| node.id == table.id)) {
+            if !readable(run, manifest, table)? {
+                claims.wrong.push(format!("the rows of `{}` lack columns that name a row", table.id));
+                continue;
+            }
+            if ops::is(player, Role::Plays) && player.op != ops::importing().name {
+                match drawn(pipeline, player) {
+                    Some(draw) => claims.wrong.extend(tasks(run, manifest, (table, player), &draw, end)?),
+                    None => claims.undrawn.push(player.id.clone()),
+                }
+            }
+            claims.wrong.extend(played::contradictions(run, manifest, pipeline, (table, player), end)?);
+        }
+        Ok(claims)
+    }
+}
+
+/// The nodes that play episodes, each with the node whose table has its rows: itself, or the loop around it.
+fn players(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, &Node)> {
+    let plays = |node: &&Node| ops::is(node, Role::Plays) || ops::is(node, Role::Measures);
+    pipeline.nodes.iter().flat_map(move |table| table.all().filter(plays).map(move |player| (table, player)).collect::<Vec<_>>())
+}
+
+/// Whether the table of a node has the columns that name a row; without any row it may have none.
+fn readable(run: &Run, manifest: &Manifest, node: &Node) -> Result<bool> {
+    let columns = log::columns(run, manifest, &node.id)?;
+    Ok(columns.is_empty() || NAME.iter().all(|name| columns.iter().any(|column| column == name)))
+}
+
+/// Nodes that the pipeline logs and the run lacks, or the other way round; another seed; metrics of no node.
+fn logged(manifest: &Manifest, pipeline: &Pipeline) -> Vec<String> {
+    let (mut wrong, (own, taken)) = (Vec::new(), (&manifest.info.nodes, manifest.info.replays.as_ref().map(|replays| &replays.nodes)));
+    for id in pipeline.log.iter().filter(|id| own.iter().all(|node| node.id != **id)) {
+        wrong.push(format!("the pipeline logs `{id}`, and the run has no such table"));
+    }
+    for node in own.iter().filter(|node| !pipeline.log.contains(&node.id) && !taken.is_some_and(|taken| taken.contains_key(&node.id))) {
+        wrong.push(format!("the run has a table `{}`, and its pipeline doesn't log it", node.id));
+    }
+    if manifest.info.seed != pipeline.seed {
+        wrong.push(format!("the run's seed is {}, and its pipeline's is {}", manifest.info.seed, pipeline.seed));
+    }
+    let known: BTreeSet<&str> = pipeline.all().chain(&pipeline.nodes).map(|node| node.id.as_str()).chain(["engine"]).collect();
+    let named: BTreeSet<&str> = manifest.committed.iter().flat_map(|i| i.metrics.keys()).map(String::as_str).collect();
+    wrong.extend(named.difference(&known).map(|node| format!("there are metrics of `{node}`, and the pipeline has no such node")));
+    wrong
+}
+
+/// Columns that no operator of the pipeline logs, and columns that the run says that it logs, and lacks.
+fn columns(run: &Run, manifest: &Manifest, pipeline: &Pipeline) -> Result<Vec<String>> {
+    let (mut wrong, expected) = (Vec::new(), info(pipeline, None).nodes);
+    let taken = |id: &str| manifest.info.replays.as_ref().is_some_and(|replays| replays.nodes.contains_key(id));
+    // Rows that are replayed have the columns that they had, and tasks have no turns.
+    for own in manifest.info.nodes.iter().filter(|node| !taken(&node.id) && node.role != Some(Role::Opens)) {
+        let (id, there) = (&own.id, log::columns(run, manifest, &own.id)?);
+        if there.is_empty() {
+            continue;
+        }
+        let lacking = own.columns.iter().filter(|column| !there.contains(column));
+        wrong.extend(lacking.map(|column| format!("the table `{id}` lacks the column `{column}`, which its node logs")));
+        let Some(node) = expected.iter().find(|node| node.id == *id) else { continue };
+        let more = there.iter().filter(|column| !node.columns.contains(column));
+        wrong.extend(more.map(|column| format!("the table `{id}` has a column `{column}`, which its node doesn't log")));
+    }
+    Ok(wrong)
+}
+
+/// Trained models without any weights in the manifest. Of several updates of a model in an iteration, the weights of the
+/// last one are saved.
+fn trained(manifest: &Manifest, pipeline: &Pipeline) -> Vec<String> {
+    let mut wrong = BTreeSet::new();
+    for node in pipeline.all().filter(|node| ops::is(node, Role::Learns)) {
+        let Some(model) = node.model() else { continue };
+        let rows =
+            |iteration: &Iteration| iteration.metrics.get(&node.id).and_then(|metrics| metrics.get("rows")).is_some_and(|n| *n > 0.0);
+        let named = manifest.committed.iter().flat_map(|i| &i.weights).any(|weights| weights.model == model);
+        if manifest.committed.iter().any(rows) && !named {
+            wrong.insert(format!("`{model}` was trained, and no iteration names its weights"));
+        }
+    }
+    wrong.into_iter().collect()
+}
+
+/// The tasks that a player reads, where they can be drawn again.
+fn drawn(pipeline: &Pipeline, player: &Node) -> Option<ops::Draw> {
+    player.inputs.iter().find_map(|input| ops::draw(pipeline.node(&input.from)?, pipeline.seed))
+}
+
+/// Tasks that the seed doesn't draw, and drawn ones with fewer samples than the player plays.
+fn tasks(run: &Run, manifest: &Manifest, (table, player): (&Node, &Node), draw: &ops::Draw, end: u64) -> Result<Vec<String>> {
+    let samples = ops::samples(player).unwrap_or(1);
+    let (rows_of, failed) = (quoted(&table.id), played::failures(table, player));
+    let sql = format!(
+        "SELECT iteration, task, count(DISTINCT sample) FILTER (WHERE sample < {samples}) AS n FROM \
+         (SELECT iteration, task, sample FROM {rows_of} UNION ALL SELECT iteration, task, sample FROM {failed}) \
+         WHERE iteration < {end} GROUP BY ALL"
+    );
+    let mut seen: BTreeMap<u64, BTreeMap<String, u64>> = BTreeMap::new();
+    for row in rows(&log::query(run, &sql)?)? {
+        let (iteration, task) = (row["iteration"].as_u64().unwrap_or_default(), row["task"].as_str().unwrap_or_default());
+        seen.entry(iteration).or_default().insert(task.into(), row["n"].as_u64().unwrap_or_default());
+    }
+    let (mut others, mut lacking) = (BTreeSet::new(), BTreeSet::new());
+    for iteration in manifest.committed.iter().map(|committed| committed.iteration).filter(|i| *i < end.min(manifest.info.iterations)) {
+        let (names, own) = (draw.names(iteration), seen.remove(&iteration).unwrap_or_default());
+        if own.keys().any(|task| !names.contains(task)) {
+            others.insert(iteration);
+        } else if own.values().any(|n| *n < samples.into())
+            || !ops::chooses_tasks(player) && own.len() < names.iter().collect::<BTreeSet<_>>().len()
+        {
+            lacking.insert(iteration);
+        }
+    }
+    let told = |iterations: &BTreeSet<u64>, what: &str| {
+        (!iterations.is_empty()).then(|| format!("`{}` {what} in {}", player.id, iterations_text(iterations)))
+    };
+    let wrong = [
+        told(&others, "has played tasks that the pipeline's seed and settings don't draw"),
+        told(&lacking, "lacks episodes of tasks that it was given"),
+    ];
+    Ok(wrong.into_iter().flatten().collect())
+}
+
+/// `iterations 0, 1, 2 and 7 more`.
+pub fn iterations_text(iterations: &BTreeSet<u64>) -> String {
+    let shown: Vec<String> = iterations.iter().take(SHOWN).map(u64::to_string).collect();
+    let word = if iterations.len() == 1 { "iteration" } else { "iterations" };
+    let more = iterations.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{word} {}{more}", shown.join(", "))
+}
