@@ -11,7 +11,7 @@ mod group;
 mod join;
 mod tokens;
 
-pub use advantage::{columns_made, compare, compared, equal_groups, samples, value, RunningMeans};
+pub use advantage::{columns_made, compare, compared, equal_groups, groups_below_zero, samples, value, RunningMeans};
 pub use combine::{combine, Over};
 pub use episodes::{episodes, reflections};
 pub use group::{mark, measure, split, PLACE};
