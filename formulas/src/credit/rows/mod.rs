@@ -9,6 +9,7 @@ mod combine;
 mod episodes;
 mod group;
 mod join;
+mod last;
 mod tokens;
 
 pub use advantage::{columns_made, compare, compared, equal_groups, groups_below_zero, samples, value, RunningMeans};
@@ -16,3 +17,4 @@ pub use combine::{combine, Over};
 pub use episodes::{episodes, reflections};
 pub use group::{mark, measure, split, EarlyTurns, PLACE};
 pub use join::{rejoin, JoinError};
+pub use last::LastValues;
