@@ -182,7 +182,7 @@ pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, decode: Option<&Deco
 pub(super) fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     let sql = printable_types(db, sql, Some(format));
     match stream(db, &sql, format, out) {
-        // Dates and moments beyond the calendar of Arrow, such as infinity, print as DuckDB has them.
+        // Dates and times beyond those of Arrow, such as infinity and 24:00, print as DuckDB has them.
         Err(LogError::Arrow(error)) => match texts_of(db, &sql, is_moment) {
             Some(texts) => stream(db, &texts, format, out),
             None => Err(LogError::Arrow(error)),

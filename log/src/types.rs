@@ -35,9 +35,9 @@ pub fn texts_of(db: &Connection, sql: &str, is: impl Fn(&str) -> bool) -> Option
     Some(format!("SELECT {} FROM (\n{inner}\n) AS answer({})", shown.join(", "), places.join(", ")))
 }
 
-/// Whether the type is a date or a moment.
+/// Whether the type is a date, a time or a moment, or has one.
 pub fn is_moment(kind: &str) -> bool {
-    ["DATE", "TIMESTAMP"].iter().any(|word| words(kind).any(|w| w.starts_with(word)))
+    ["DATE", "TIME"].iter().any(|word| words(kind).any(|w| w.starts_with(word)))
 }
 
 /// Whether no format has the type.
