@@ -191,7 +191,7 @@ pub(super) fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &
     }
 }
 
-/// An error of Arrow is one of a short answer, of which nothing has been printed then.
+/// An error of Arrow is that of a short answer, before anything is printed.
 fn stream(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     let mut statement = db.prepare(sql)?;
     let mut rest = statement.stream_arrow([])?;

@@ -191,8 +191,8 @@ impl TableCell {
         Estimate::crossed(self.mean()?, &self.by_task).or_else(|| Estimate::of_seeds(&self.values()))
     }
 
-    /// The mean's interval of 95%. Of a share that is none or all under every seed it is Wilson's over the panel's
-    /// tasks.
+    /// The mean's interval of 95%. Where every seed wins none or all of the tasks it is Wilson's, over the
+    /// panel's tasks.
     pub fn interval(&self) -> Option<Interval> {
         let interval = self.estimate()?.interval(0.95);
         let tasks = self.by_task.first().map_or(0, Vec::len);
