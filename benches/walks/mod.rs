@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each benchmark uses a part
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use flow::credit::rows::{compare, mark, measure, value, RunningMeans};
+use flow::credit::rows::{compare, mark, measure, value, EarlyTurns, RunningMeans};
 use flow::credit::{AdvantageSettings, EstimatorName};
 use flow::row::{self, RowError};
 use flow::seed::{mix, Random};
@@ -83,7 +83,7 @@ impl Walks {
 pub fn credit(rows: &RecordBatch) -> Result<RecordBatch, RowError> {
     let settings = AdvantageSettings { of: EstimatorName::StepReturn, gamma: GAMMA, eps: EPS, ..Default::default() };
     let by = ["task", "state", "visitation_depth"].map(String::from);
-    let grouped = measure(&mark(std::slice::from_ref(rows), &by, 0)?)?;
+    let grouped = measure(&mark(std::slice::from_ref(rows), &by, 0, EarlyTurns::Shared)?)?;
     let mut credited = compare(&value(&grouped, &settings)?, &settings, &mut RunningMeans::default())?;
     credited.pop().ok_or_else(|| RowError::Missing("advantage".into()))
 }

@@ -237,6 +237,9 @@ pub const SCORE: &str = "score_";
 /// What the name of a column begins with that is a number of the pipeline's own. Which there are `derive` says.
 pub const DERIVED: &str = "derived_";
 
+/// How an expression names a number of its own from an earlier iteration: `last_derived_x`.
+pub const LAST: &str = "last_";
+
 /// The type of the column called `name`, if there can be one.
 pub fn kind(name: &str) -> Option<Kind> {
     let part = || name.starts_with(PART).then_some(Kind::Text);

@@ -50,6 +50,7 @@ pub mod sql;
 mod status;
 mod sweep;
 mod texts;
+mod types;
 mod views;
 mod weights;
 mod writer;

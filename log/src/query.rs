@@ -4,6 +4,7 @@ use super::index::LogIndex;
 use super::print::printer;
 use super::readers::ReadLock;
 use super::texts::{self, Decoder};
+use super::types::{is_moment, printable_types, texts_of};
 use super::views::{NodeFiles, JOINED};
 use super::{guard, print, scope, views, AnswerFormat, Iteration, LogError, Run};
 use arrow::array::{make_array, ArrayRef, AsArray, RecordBatch};
@@ -179,6 +180,19 @@ pub fn query_to(run: &Run, sql: &str, format: AnswerFormat, decode: Option<&Deco
 
 /// Prints an answer while it is read.
 pub(super) fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
+    let sql = printable_types(db, sql, Some(format));
+    match stream(db, &sql, format, out) {
+        // Dates and times beyond those of Arrow, such as infinity and 24:00, print as DuckDB has them.
+        Err(LogError::Arrow(error)) => match texts_of(db, &sql, is_moment) {
+            Some(texts) => stream(db, &texts, format, out),
+            None => Err(LogError::Arrow(error)),
+        },
+        done => done,
+    }
+}
+
+/// An error of Arrow is that of a short answer, before anything is printed.
+fn stream(db: &Connection, sql: &str, format: AnswerFormat, out: &mut dyn Write) -> Result<(), LogError> {
     let mut statement = db.prepare(sql)?;
     let mut rest = statement.stream_arrow([])?;
     let schema = rest.get_schema();
@@ -193,18 +207,24 @@ pub(super) fn stream_to(db: &Connection, sql: &str, format: AnswerFormat, out: &
         }
     }
     if over {
-        return print(&plain(schema, first)?, format, out);
+        let mut text = Vec::new();
+        print(&plain(schema, first)?, format, &mut text)?;
+        return Ok(out.write_all(&text)?);
     }
     let (shown, _) = in_utc(schema.clone(), vec![])?;
     let mut printer = printer(format, &shown, out)?;
+    let cut_short = |error| match error {
+        LogError::Arrow(error) => LogError::Sql(error.to_string()),
+        error => error,
+    };
     for batch in first.into_iter().map(Ok).chain(rest) {
         let (_, batches) = in_utc(schema.clone(), vec![batch?])?;
-        batches.iter().try_for_each(|batch| printer.rows(batch))?;
+        batches.iter().try_for_each(|batch| printer.rows(batch)).map_err(cut_short)?;
         if printer.enough() {
             break;
         }
     }
-    printer.end()
+    printer.end().map_err(cut_short)
 }
 
 /// The tables that a query can name, with their columns.
@@ -214,7 +234,8 @@ pub fn tables(run: &Run) -> Result<Vec<Table>, LogError> {
 
 /// The whole result at once, where it is known to be short.
 pub(super) fn ask(db: &Connection, sql: &str) -> Result<QueryResult, LogError> {
-    let mut statement = db.prepare(sql)?;
+    let sql = printable_types(db, sql, None);
+    let mut statement = db.prepare(&sql)?;
     let rows = statement.stream_arrow([])?;
     let schema = rows.get_schema();
     let batches = rows.collect::<Result<Vec<_>, _>>()?;

@@ -18,13 +18,14 @@ pub struct Setting {
     pub default: Option<String>,
 }
 
-/// The settings of a schema, in its order; settings of a map follow the map, and settings that another setting adds
-/// come last.
+/// The settings of a schema, in its order; settings of a map follow the map, and settings that another setting adds or
+/// restricts come last.
 pub fn settings(schema: &Value) -> Vec<Setting> {
     let cases = cases(schema);
     let mut all = Vec::new();
     walk(schema, schema, "", &mut all);
-    all.retain(|setting| !cases.iter().any(|(_, then)| own(then).any(|(name, _)| *name == setting.name)));
+    let mentioned = |name: &str| schema["properties"][name].as_object().is_some_and(|property| property.keys().eq(["description"]));
+    all.retain(|setting| !mentioned(&setting.name) || !cases.iter().any(|(_, then)| own(then).any(|(name, _)| *name == setting.name)));
     for (when, then) in cases {
         let before = all.len();
         walk(schema, then, "", &mut all);
@@ -214,5 +215,65 @@ mod tests {
                 row("by", "a list, each a text", 0, true, None),
             ]
         );
+    }
+
+    /// A case that restricts a setting of its own schema is a row beside it; one whose setting is only described takes its
+    /// place.
+    #[test]
+    fn a_case_adds_to_a_setting() {
+        let case = |key: &str, then: Value| json!({ "if": { "properties": { key: { "const": "x" } } }, "then": then });
+        let schema = json!({
+            "properties": {
+                "scale": { "type": "string", "enum": ["std", "none"], "description": "The divisor.", "default": "std" },
+                "size": { "description": "Rows of the board." },
+                "steps": { "type": "integer", "description": "Steps.", "default": 3 },
+            },
+            "allOf": [
+                case("baseline", json!({ "properties": { "scale": { "const": "none" } }, "required": ["scale"] })),
+                case("env", json!({ "properties": { "size": { "type": "integer", "description": "Rows of the board.", "default": 6 } } })),
+                case("env", json!({ "properties": { "steps": { "maximum": 9 } } })),
+            ],
+        });
+        let summary: Vec<_> = settings(&schema).into_iter().map(|s| (s.when, s.name, s.required, s.default)).collect();
+        let row = |when: Option<&str>, name: &str, required, default: Option<&str>| {
+            (when.map(String::from), name.to_string(), required, default.map(String::from))
+        };
+        assert_eq!(
+            summary,
+            [
+                row(None, "scale", false, Some("std")),
+                row(None, "steps", false, Some("3")),
+                row(Some("baseline: x"), "scale", true, None),
+                row(Some("env: x"), "size", false, Some("6")),
+                row(Some("env: x"), "steps", false, None),
+            ]
+        );
+    }
+
+    /// Whatever the schema of an operator, an agent or a model has is described, with the default that the schema gives.
+    #[test]
+    fn every_property_of_the_schema_is_described() {
+        let catalog = crate::ops::catalog();
+        let operators = catalog.operators.iter().map(|spec| (spec.name.to_string(), spec.settings.clone()));
+        let models = forms(&catalog.model).into_iter().map(|(about, shape)| (about, shape));
+        let mut checked = 0;
+        for (of, schema) in operators.chain(models).chain([("agent".to_string(), catalog.agent.clone())]) {
+            let described = settings(&schema);
+            for (name, property) in own(&schema) {
+                let found: Vec<_> = described.iter().filter(|setting| setting.name == *name).collect();
+                assert!(!found.is_empty(), "{of}: `{name}`");
+                let Some(default) = property.get("default").filter(|default| !default.is_null()) else { continue };
+                let base =
+                    found.iter().find(|setting| setting.when.is_none()).unwrap_or_else(|| panic!("{of}: `{name}` has no row of its own"));
+                let stated = base.about.contains("Default: ");
+                assert!(stated || base.default.as_deref() == Some(&short(default)), "{of}: `{name}` {:?}", base.default);
+                checked += 1;
+            }
+        }
+        assert!(checked > 50, "{checked} defaults");
+        let advantage = catalog.operator("advantage").map(|spec| settings(&spec.settings)).unwrap_or_default();
+        let scale: Vec<_> =
+            advantage.iter().filter(|setting| setting.name == "scale").map(|s| (s.when.as_deref(), s.words.len())).collect();
+        assert_eq!(scale, [(None, 3), (Some("baseline: ema"), 1)]);
     }
 }

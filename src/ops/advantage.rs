@@ -1,13 +1,13 @@
 //! `advantage`: how much better a row did than its group. The formulas are in `credit`.
 
 use super::checks::upstream::upstream;
-use super::checks::{no_spread, small_rewards, trees};
+use super::checks::{negative_returns, no_spread, small_rewards, trees};
 use super::memories::buckets::unlogged;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
-use crate::credit::rows::{columns_made, compare, compared, equal_groups, rejoin, samples, value, RunningMeans};
-use crate::credit::{AdvantageSettings, Baseline, EstimatorName, Unit};
+use crate::credit::rows::{columns_made, compare, compared, equal_groups, groups_below_zero, rejoin, samples, value, RunningMeans};
+use crate::credit::{AdvantageSettings, Baseline, EstimatorName, Scale, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
@@ -32,10 +32,8 @@ pub const OPERATOR: Operator = Operator {
         needs,
         wrong,
         notes: |node, pipeline| {
-            [no_spread::note(node, pipeline), small_rewards::note(node, pipeline), trees::note(node, pipeline)]
-                .into_iter()
-                .flatten()
-                .collect()
+            let notes = [no_spread::note, small_rewards::note, negative_returns::note, trees::note];
+            notes.into_iter().filter_map(|note| note(node, pipeline)).collect()
         },
         targets: |with| with.typed::<AdvantageSettings>().is_some_and(|meant| meant.of.estimator().target.is_some()),
         makes: |with| if keeps_means(with) { vec!["group".into(), "running".into()] } else { vec![] },
@@ -145,6 +143,10 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
         let compared = compare(&rows[0], &with, &mut means)?;
         let (equal, groups) = equal_groups(&compared)?;
         shared.add(iteration, &id, "equal", Figure::share(equal as f64, groups));
+        if with.scale == Scale::Mean {
+            let (below, groups) = groups_below_zero(&compared)?;
+            shared.add(iteration, &id, "undivided", Figure::share(below as f64, groups));
+        }
         Ok(compared)
     });
     let back = step(" joined", vec![(valued, Route::Stay), (compared, Route::by(&["task"]))]);

@@ -8,7 +8,7 @@
 //! anchor is the word reflection).
 
 use super::operator::{must, settings, Further, Operator, Settings};
-use crate::credit::rows::{mark, measure, split};
+use crate::credit::rows::{mark, measure, split, EarlyTurns};
 use crate::credit::Similar;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
@@ -28,11 +28,13 @@ struct Group {
     /// state, observation or visitation_depth: by these, reflections agree with one another alone.
     by: Vec<String>,
     /// Further splits these groups by where a turn comes from: so many states before its own, in their order, must
-    /// agree too; of a turn that has fewer before it in its episode, all of them (HGPO, arXiv 2602.22817). Reflections
-    /// have none. Default: 0.
+    /// agree too (HGPO, arXiv 2602.22817). Reflections have none. Default: 0.
     #[serde(default)]
     #[schemars(range(max = 1000))]
     history: usize,
+    /// How a turn is grouped that has fewer states before it than `history`.
+    #[serde(default)]
+    early_turns: EarlyTurns,
     /// Further splits these groups by texts that are alike: { column: observation, at_least: 0.95, autojunk: true }.
     similar: Option<Similar>,
 }
@@ -82,14 +84,14 @@ fn wrong(node: &Node) -> Option<Wrong> {
 /// A step for each view of the rows that is needed: the depth needs whole trajectories, likeness all rows that could
 /// share a group, the size whole groups.
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
-    let Group { by, history, similar } = Group::clone(&*settings(node)?);
+    let Group { by, history, early_turns, similar } = Group::clone(&*settings(node)?);
     let name = |step: &str| format!("{}{step}", node.id);
     let rows = must(&ports, "rows")?;
     let whole = Stage { name: name(""), inputs: vec![(rows, Route::by(&["task"]))], begins: false, place: Place::Worker };
     let columns = by.clone();
     // Rows that agree in their task are where its rows are.
     let together = if by.iter().any(|column| column == "task") { Route::Stay } else { Route::by(&["group"]) };
-    let mut marked = stage(whole, ctx, move |_, rows| Ok(mark(&rows[0], &columns, history)?));
+    let mut marked = stage(whole, ctx, move |_, rows| Ok(mark(&rows[0], &columns, history, early_turns)?));
     if let Some(similar) = similar {
         // Comparing every text with every other can take a while, so it gets a thread.
         let inputs = vec![(marked, together.clone())];

@@ -32,7 +32,7 @@ mod tasks;
 mod value;
 
 pub use checks::remote::remote;
-pub use games::{played, programs, words};
+pub use games::{games, played, programs, words};
 pub use memory_update::comparing;
 pub use operator::{Further, Operator, RequiredHead};
 pub use tasks::drawn as game;

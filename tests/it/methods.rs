@@ -24,14 +24,18 @@ nodes:
     with: { columns: { value: 'avg("return") over "group"', derived_gain: 'reward - lag(reward, 1, 0.0) over turns', used: "'yes'" } }
   kinds: { op: group, inputs: value, with: { by: [type] } }
   surprise: { op: advantage, inputs: kinds, with: { of: gae, gamma: 0.95, baseline: ema, decay: 0.5, scale: none } }
+  carried:
+    op: derive
+    inputs: surprise
+    with: { by: [type], columns: { derived_mean: 'coalesce(0.5 * last_derived_mean, 0) + 0.5 * avg("return") over (partition by type)' } }
   greedily:
     op: derive
     inputs: { rows: returns, other: shown }
     with: { columns: { advantage: "sum(reward) over episode - coalesce(sum(reward) filter (where other) over (partition by task), 0)" } }
   shown: { op: derive, inputs: greedy, with: { columns: { score_x: "exp(-turn)" } } }
-  advantage: { op: combine, inputs: { surprise: surprise, greedy: greedily }, with: { weights: { greedy: 0.5 }, over: used } }
+  advantage: { op: combine, inputs: { surprise: carried, greedy: greedily }, with: { weights: { greedy: 0.5 }, over: used } }
   update: { op: gpu-update, inputs: advantage, with: { model: actor, lr: 1.0e-3, surrogate: dppo, region: kl, clip: 0.01, minibatch: 24 } }
-log: [rollout, greedy, returns, value, surprise, greedily, advantage, update]
+log: [rollout, greedy, returns, value, surprise, carried, greedily, advantage, update]
 "#;
 
 #[test]
@@ -54,6 +58,9 @@ fn parts_of_methods_are_the_same_on_any_number_of_workers_and_in_a_replay() {
         select bool_and(m = most and abs(m - (0.5 * b + 0.5 * own)) < 1e-4) and bool_and(b = coalesce(before, 0))
         from (select *, lag(m) over (order by iteration) as before from g)";
     assert_eq!(count(running), "true");
+    let carried = "select bool_and(abs(derived_mean - running) < 1e-4) and max(abs(derived_mean)) > 0.01 and count(distinct iteration) = 4
+        from carried join surprise using (iteration, task, sample, attempt, turn)";
+    assert_eq!(count(carried), "true", "a value of an earlier iteration makes the same running mean");
     assert_eq!(count("select count(*) > 0 from returns where used = 'singleton'"), "true");
     assert_eq!(count("select count(*) from advantage where used <> 'yes'"), "0", "the other input says something of every row");
     let out = folder.path().join("replay");

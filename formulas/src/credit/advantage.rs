@@ -90,6 +90,12 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
         Some(members) => members.each(|group, value| sums[group as usize].add(value, 1.0)),
         None => groups.index().iter().zip(values).enumerate().for_each(|(i, (group, value))| sums[*group as usize].add(*value, count(i))),
     }
+    // A group with a value below 0, also within a trajectory: its mean says nothing of its size.
+    let mut below = vec![false; if settings.scale == Scale::Mean { groups.len() } else { 0 }];
+    if !below.is_empty() {
+        let rows = groups.index().iter().zip(values).enumerate().filter(|(i, _)| count(*i) > 0.0);
+        rows.for_each(|(_, (group, value))| below[*group as usize] |= *value < 0.0);
+    }
     let mut result = Advantages {
         value: values.iter().map(|value| *value as f32).collect(),
         baseline: Vec::with_capacity(values.len()),
@@ -100,7 +106,8 @@ pub fn advantages(values: &[f64], groups: &[u64], columns: &Columns, settings: &
     };
     for (i, (value, group)) in values.iter().zip(groups.index()).enumerate() {
         let sums = &sums[*group as usize];
-        let GroupTerms { mut baseline, mut scale, alone } = share(sums, settings);
+        let below = below.get(*group as usize) == Some(&true);
+        let GroupTerms { mut baseline, mut scale, alone } = share(sums, below, settings);
         let dropped = columns.dropped(i);
         if settings.baseline == Baseline::Ema {
             // In f32, as it is logged: a resumed run goes on from the log.
@@ -147,7 +154,8 @@ fn running(before: f64, sums: &Sums, decay: f64) -> f64 {
     }
 }
 
-fn share(sums: &Sums, settings: &AdvantageSettings) -> GroupTerms {
+/// `below`: whether one of the group's values is below 0.
+fn share(sums: &Sums, below: bool, settings: &AdvantageSettings) -> GroupTerms {
     let compared = settings.baseline.within() || settings.scale != Scale::None;
     if compared && sums.members() < 2 {
         return GroupTerms { baseline: 0.0, scale: 1.0, alone: true };
@@ -155,8 +163,10 @@ fn share(sums: &Sums, settings: &AdvantageSettings) -> GroupTerms {
     let baseline = if settings.baseline == Baseline::Mean { sums.mean() } else { 0.0 };
     let variance = if sums.all_equal() { 0.0 } else { sums.variance(settings.ddof) };
     let divisor = match settings.scale {
+        // Values without a baseline, divided by eps alone, would be a million times as large.
+        Scale::Std if sums.all_equal() && !settings.baseline.within() => 1.0,
         Scale::Std => divisor(variance, settings),
-        Scale::Mean if sums.mean() >= 0.0 => sums.mean() + settings.eps,
+        Scale::Mean if !below => sums.mean() + settings.eps,
         Scale::Mean | Scale::None => 1.0,
     };
     GroupTerms { baseline, scale: if divisor == 0.0 { 1.0 } else { divisor }, alone: false }

@@ -60,11 +60,13 @@ pub enum Ema {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// The group's standard deviation, kept above 0 by eps (GRPO; EAPO, Eq. 14).
+    /// The group's standard deviation, kept above 0 by eps (GRPO; EAPO, Eq. 14). Equal values without a baseline are
+    /// not divided.
     #[default]
     Std,
     /// The group's mean, kept above 0 by eps (MaxRL, arXiv 2602.02710: for returns of 0 and 1 the share that was won,
-    /// so that rare wins weigh more). For returns that are below 0 it means nothing, and there nothing is divided.
+    /// so that rare wins weigh more). It is defined for returns from 0 on: a group with a return below 0 is not divided,
+    /// its `scale` is 1, and the metric `undivided` counts it.
     Mean,
     /// One (Dr.GRPO: Liu et al. 2025; GiGPO's variant without std).
     None,

@@ -33,6 +33,19 @@ pub fn bootstrap(pairs: &[(f64, f64)], resamples: usize, level: f64, seed: u64) 
     (at((1.0 - level) / 2.0), at((1.0 + level) / 2.0))
 }
 
+/// The score interval of 95% of a share of `n` (Wilson 1927), which has a width where the share is 0 or 1, as no
+/// resampling has. 0 to 1 for none.
+pub fn wilson(share: f64, n: usize) -> (f64, f64) {
+    const Z: f64 = 1.959963984540054;
+    if n == 0 {
+        return (0.0, 1.0);
+    }
+    let n = n as f64;
+    let (middle, reach) = (share + Z * Z / (2.0 * n), Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt());
+    let end = |x: f64| (x / (1.0 + Z * Z / n)).clamp(0.0, 1.0);
+    (end(middle - reach), end(middle + reach))
+}
+
 /// The 0.975 quantiles of Student's t distribution with 1, 2, ... 30 degrees of freedom.
 const T: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093,
@@ -64,6 +77,18 @@ mod tests {
         assert_eq!((middle(0.45), middle(0.55)), ((0.5, 0.5), (0.0, 1.0)), "half of all draws are even");
         assert_eq!(bootstrap(&[(1.0, 4.0)], 10, 0.95, 7), (0.25, 0.25), "one task is no sample");
         assert_eq!(bootstrap(&[], 10, 0.95, 7), (0.0, 0.0));
+    }
+
+    /// 0 of 4: z^2 / (4 + z^2) = 3.841459 / 7.841459 is the upper end, and of 4 of 4 the lower one 1 less that.
+    #[test]
+    fn a_share_of_none_has_a_width() {
+        let close = |a: (f64, f64), b: (f64, f64)| assert!((a.0 - b.0).abs() < 1e-6 && (a.1 - b.1).abs() < 1e-6, "{a:?}");
+        close(wilson(0.0, 4), (0.0, 0.489891));
+        close(wilson(1.0, 4), (0.510109, 1.0));
+        close(wilson(0.5, 4), (0.150039, 0.849961));
+        close(wilson(0.0, 0), (0.0, 1.0));
+        let (low, high) = wilson(0.0, 1000);
+        assert!(low < 1e-9 && high < 0.0039, "{high}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! pass@k over several attempts, with its interval.
 
-use super::{bootstrap, Interval};
+use super::{bootstrap, wilson, Interval};
 use std::collections::BTreeMap;
 
 /// All attempts of one sample at a task.
@@ -20,6 +20,7 @@ pub fn pass_at(trials: &[Trial], k: u32) -> f64 {
 }
 
 /// [`pass_at`] with its interval of 95% by [`bootstrap`] over tasks: the trials of a task are no independent witnesses.
+/// Where all tasks have one share, such as 0 of n, resamples don't differ, and it is [`wilson`]'s over tasks.
 pub fn pass_interval(trials: &[Trial], k: u32, seed: u64) -> Interval {
     let mut tasks: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for trial in trials {
@@ -28,8 +29,10 @@ pub fn pass_interval(trials: &[Trial], k: u32, seed: u64) -> Interval {
         *all += 1.0;
     }
     let tasks: Vec<(f64, f64)> = tasks.into_values().collect();
-    let (low, high) = bootstrap(&tasks, RESAMPLES, 0.95, seed);
-    Interval { value: pass_at(trials, k), low, high }
+    let value = pass_at(trials, k);
+    let alike = tasks.iter().all(|(won, all)| won * tasks[0].1 == tasks[0].0 * all);
+    let (low, high) = if alike { wilson(value, tasks.len()) } else { bootstrap(&tasks, RESAMPLES, 0.95, seed) };
+    Interval { value, low, high }
 }
 
 impl Trial {
@@ -54,6 +57,21 @@ mod tests {
         let trials = [trial(1, Some(0)), trial(1, Some(2)), trial(2, None), trial(2, Some(1)), trial(3, None)];
         assert_eq!([0, 1, 2, 3, 4].map(|k| pass_at(&trials, k)), [0.0, 0.2, 0.4, 0.6, 0.6]);
         assert_eq!(pass_at(&[], 1), 0.0);
+    }
+
+    /// None of four tasks, all four, each half of the time, one alone, and no task at all.
+    #[test]
+    fn tasks_that_end_alike_have_an_interval() {
+        let of = |tasks: u64, won: &[bool]| {
+            let trials: Vec<Trial> = (0..tasks).flat_map(|task| won.iter().map(move |won| trial(task, won.then_some(0)))).collect();
+            let Interval { value, low, high } = pass_interval(&trials, 1, 3);
+            [value, low, high].map(|x| (x * 1000.0).round() / 1000.0)
+        };
+        assert_eq!(of(4, &[false]), [0.0, 0.0, 0.49]);
+        assert_eq!(of(4, &[true, true]), [1.0, 0.51, 1.0], "more trials of a task are no more tasks");
+        assert_eq!(of(4, &[true, false]), [0.5, 0.15, 0.85]);
+        assert_eq!(of(1, &[true]), [1.0, 0.207, 1.0]);
+        assert_eq!(of(0, &[true]), [0.0, 0.0, 1.0]);
     }
 
     #[test]

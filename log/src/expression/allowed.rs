@@ -97,6 +97,31 @@ const CLASSES: &[&str] =
 /// The types that may be cast to: a text cast to a date can be the day it is.
 const TYPES: &[&str] = &["BOOLEAN", "VARCHAR", "FLOAT", "DOUBLE", "DECIMAL", "INTEGER", "UINTEGER", "BIGINT", "UBIGINT", "HUGEINT"];
 
+/// The parts of a call that put rows in an order or choose among them.
+const AMONG_ROWS: [&str; 5] = ["orders", "order_bys", "arg_orders", "filter", "filter_expr"];
+
+/// Whether a call orders or chooses rows by their iteration, or takes the iteration of another row: the rows are one
+/// iteration's, so it would see no other. As a part of a hash the iteration is a seed.
+fn across_iterations(call: &Value) -> bool {
+    let taken = |child: &Value| child["class"] == "COLUMN_REF" && names_iteration(child);
+    AMONG_ROWS.iter().any(|part| names_iteration(&call[part]))
+        || call["class"] == "WINDOW" && call["children"].as_array().into_iter().flatten().any(taken)
+}
+
+/// Whether the column `iteration` is read, other than in a hash.
+fn names_iteration(tree: &Value) -> bool {
+    match tree {
+        Value::Object(entries) if entries.get("function_name").is_some_and(|name| name == "hash") => false,
+        Value::Object(entries) => {
+            let named = entries.get("column_names").and_then(Value::as_array);
+            named.is_some_and(|names| names.iter().any(|name| name.as_str().is_some_and(|name| name.eq_ignore_ascii_case("iteration"))))
+                || entries.values().any(names_iteration)
+        }
+        Value::Array(items) => items.iter().any(names_iteration),
+        _ => false,
+    }
+}
+
 /// Why an expression may not be computed, if it may not; the columns that it reads go into `read`. `bound` are the
 /// names that a list's items have around it.
 pub fn refusal(tree: &Value, bound: &[String], read: &mut BTreeSet<String>) -> Option<String> {
@@ -109,6 +134,11 @@ pub fn refusal(tree: &Value, bound: &[String], read: &mut BTreeSet<String>) -> O
             if !bound.contains(name) {
                 read.insert(name.clone());
             }
+        }
+        if across_iterations(tree) {
+            let why =
+                "it looks for rows of other iterations by `iteration`, and an expression sees the rows of one iteration: leave it out";
+            return Some(format!("{why}, or read what this node made earlier as `last_NAME`, with `by`"));
         }
         if class == "LAMBDA" {
             let mut items = BTreeSet::new();

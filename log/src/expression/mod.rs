@@ -8,9 +8,9 @@ mod tests;
 
 use super::sql::{literal, quoted, sql_type};
 use super::{views, LogError};
-use crate::row::{self, Kind, NAME};
+use crate::row::{self, Kind, LAST, NAME};
 use allowed::refusal;
-use arrow::array::{Array, ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, UInt64Array};
+use arrow::array::{new_null_array, Array, ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, UInt64Array};
 use arrow::compute::{cast, concat};
 use arrow::datatypes::DataType;
 use duckdb::Connection;
@@ -34,21 +34,26 @@ const OTHER: &str = "other";
 /// Columns, each with the expression that makes it.
 pub struct Expressions {
     columns: Vec<(String, Kind, String)>,
+    own: Vec<String>,
     reads: BTreeSet<String>,
+    last: BTreeSet<String>,
     /// Whether they ask which rows are there to be counted alone.
     pub others: bool,
     db: Connection,
 }
 
 impl Expressions {
-    /// Parses the expressions of `columns`, each over the rows as they come.
+    /// Parses the expressions of `columns`, each over the rows as they come. `own` are the columns whose earlier values
+    /// they may read.
     ///
     /// # Errors
     /// The first column whose expression can't be computed, and why: another column's name, what is no expression, a
     /// function that may not be called, types that don't fit.
-    pub fn new(columns: &BTreeMap<String, String>) -> Result<Expressions, (String, LogError)> {
+    pub fn new(columns: &BTreeMap<String, String>, own: &[&str]) -> Result<Expressions, (String, LogError)> {
         let db = views::alone().map_err(|error| (String::new(), error.into()))?;
-        let mut expressions = Expressions { columns: Vec::new(), reads: NAME.map(String::from).into(), others: false, db };
+        let own = own.iter().map(|name| name.to_string()).collect();
+        let (reads, last) = (NAME.map(String::from).into(), BTreeSet::new());
+        let mut expressions = Expressions { columns: Vec::new(), own, reads, last, others: false, db };
         for (name, text) in columns {
             expressions.add(name, text).map_err(|error| (name.clone(), error))?;
         }
@@ -58,6 +63,16 @@ impl Expressions {
     /// The columns that they read, and those that name a row.
     pub fn reads(&self) -> impl Iterator<Item = &str> {
         self.reads.iter().map(String::as_str)
+    }
+
+    /// The columns of [`Expressions::columns`] whose earlier values they read, as `last_NAME`.
+    pub fn last(&self) -> impl Iterator<Item = &str> {
+        self.last.iter().filter_map(|name| name.strip_prefix(LAST))
+    }
+
+    /// The kind of a column that an expression can read.
+    fn kind(&self, name: &str) -> Option<Kind> {
+        row::kind(name).or_else(|| row::kind(name.strip_prefix(LAST).filter(|own| self.own.iter().any(|known| known == own))?))
     }
 
     fn add(&mut self, name: &str, text: &str) -> Result<(), LogError> {
@@ -78,8 +93,18 @@ impl Expressions {
         if let Some(why) = refusal(&tree, &[], &mut read) {
             return refused(why);
         }
+        for earlier in read.iter().filter(|column| row::kind(column).is_none()) {
+            let Some(column) = earlier.strip_prefix(LAST).filter(|column| row::kind(column).is_some()) else { continue };
+            match self.kind(earlier) {
+                Some(Kind::F32) => {}
+                Some(kind) => {
+                    return refused(format!("`{earlier}`: only a number is kept for the next iteration, and `{column}` is {}", kind.name()))
+                }
+                None => return refused(format!("`{earlier}` is an earlier value of a column `{column}` of this node, which makes none")),
+            }
+        }
         // What columns there are is the pipeline's to say; with those that can't be the types aren't known.
-        if read.iter().all(|column| column == OTHER || row::kind(column).is_some()) {
+        if read.iter().all(|column| column == OTHER || self.kind(column).is_some()) {
             self.table(read.iter().map(String::as_str).chain(NAME))?;
             // A cast of a text or a list fails with the first row, not here.
             let asked = format!("SELECT column_type FROM (DESCRIBE SELECT (\n{text}\n) AS x FROM rows WINDOW {WINDOWS})");
@@ -92,6 +117,9 @@ impl Expressions {
             self.db.prepare(&statement).map_err(|error| LogError::Sql(placed(&error.to_string())))?;
         }
         self.others |= read.remove(OTHER);
+        let (last, read): (BTreeSet<String>, _) =
+            read.into_iter().partition(|column| row::kind(column).is_none() && self.kind(column).is_some());
+        self.last.extend(last);
         self.reads.extend(read);
         self.columns.push((name.into(), kind, text));
         Ok(())
@@ -125,7 +153,7 @@ impl Expressions {
     /// An empty table `rows` with these columns.
     fn table<'c>(&self, columns: impl Iterator<Item = &'c str>) -> Result<(), LogError> {
         let columns: BTreeSet<&str> = columns.collect();
-        let typed = columns.iter().filter_map(|column| Some(format!("{} {}", quoted(column), signed(row::kind(column)?))));
+        let typed = columns.iter().filter_map(|column| Some(format!("{} {}", quoted(column), signed(self.kind(column)?))));
         let own = [format!("{} UBIGINT", quoted(ROW)), format!("{} BOOLEAN", quoted(OTHER))];
         let typed: Vec<String> = own.into_iter().chain(typed).collect();
         // Made anew each time, so that how it lies in memory follows from the rows alone.
@@ -133,12 +161,13 @@ impl Expressions {
     }
 
     /// The columns of `rows`; `others` are rows that only sums see, where `other` holds. Both have the columns of
-    /// [`Expressions::reads`] and are in the order of their names.
+    /// [`Expressions::reads`] and are in the order of their names. `rows` also has a column `last_NAME` for each of
+    /// [`Expressions::last`], null where there is no earlier value.
     ///
     /// # Errors
     /// Where a value is missing or isn't finite: names the row; and what DuckDB says.
     pub fn compute(&self, rows: &RecordBatch, others: Option<&RecordBatch>) -> Result<Vec<(&str, ArrayRef)>, LogError> {
-        self.table(self.reads())?;
+        self.table(self.reads().chain(self.last.iter().map(String::as_str)))?;
         let mut appender = self.db.appender("rows")?;
         let mut first = 0;
         for (other, rows) in std::iter::once((false, rows)).chain(others.map(|others| (true, others))) {
@@ -148,10 +177,14 @@ impl Expressions {
                 (ROW, Arc::new(UInt64Array::from_iter_values(first..next)) as ArrayRef, false),
                 (OTHER, Arc::new(BooleanArray::from(vec![other; rows.num_rows()])), false),
             ];
-            for column in &self.reads {
-                let values = rows.column_by_name(column).ok_or_else(|| row::RowError::Missing(column.clone()))?;
-                let signed = if *values.data_type() == DataType::UInt32 { cast(values, &DataType::Int64)? } else { values.clone() };
-                columns.push((column.as_str(), signed, false));
+            // In the order of the table, which sorts all of them.
+            for column in self.reads.union(&self.last) {
+                let values = match rows.column_by_name(column) {
+                    None if other && self.last.contains(column) => new_null_array(&DataType::Float32, rows.num_rows()),
+                    values => values.ok_or_else(|| row::RowError::Missing(column.clone()))?.clone(),
+                };
+                let signed = if *values.data_type() == DataType::UInt32 { cast(&values, &DataType::Int64)? } else { values };
+                columns.push((column.as_str(), signed, self.last.contains(column)));
             }
             appender.append_record_batch(RecordBatch::try_from_iter_with_nullable(columns)?)?;
             first = next;

@@ -24,7 +24,8 @@ fn rows() -> RecordBatch {
 }
 
 fn one(name: &str, text: &str) -> Result<Expressions, String> {
-    Expressions::new(&BTreeMap::from([(name.to_string(), text.to_string())])).map_err(|(_, error)| error.to_string())
+    Expressions::new(&BTreeMap::from([(name.to_string(), text.to_string())]), &[name, "derived_own", "won"])
+        .map_err(|(_, error)| error.to_string())
 }
 
 fn numbers(text: &str) -> Vec<f32> {
@@ -94,6 +95,47 @@ fn expressions_read_what_they_name() {
     assert_eq!(reads("nosuch * 2"), ["nosuch"], "the pipeline reports that it doesn't exist");
 }
 
+/// An iteration is a number of the row, a seed of a hash, and the same in a whole partition.
+#[test]
+fn the_iteration_itself_is_read() {
+    for text in [
+        "iteration / 4",
+        "avg(reward) over (partition by iteration, sample)",
+        "first_value(value) over (partition by iteration order by hash(iteration, turn))",
+        "sum(reward * iteration) over episode",
+        "case when iteration < 100 then 0 else 1 end",
+    ] {
+        assert!(one("value", text).is_ok(), "{text}: {}", one("value", text).err().unwrap());
+    }
+}
+
+/// Half of the value before, where there is one, and half of the task's mean, 1.3.
+#[test]
+fn an_earlier_value_is_read_by_its_name() {
+    let running = one("derived_own", "coalesce(0.5 * last_derived_own, 0) + 0.5 * avg(reward) over (partition by task)").unwrap();
+    assert_eq!(running.last().collect::<Vec<_>>(), ["derived_own"]);
+    assert!(running.reads().all(|column| column == "reward" || NAME.contains(&column)));
+    let last = Float32Array::from(vec![Some(4.0), Some(4.0), None, Some(-2.0), None]);
+    let rows = RecordBatch::try_from_iter_with_nullable(
+        rows()
+            .schema()
+            .fields()
+            .iter()
+            .zip(rows().columns())
+            .map(|(field, column)| (field.name().clone(), column.clone(), false))
+            .chain([("last_derived_own".to_string(), Arc::new(last) as ArrayRef, true)]),
+    )
+    .unwrap();
+    let made = |others| {
+        let made = running.compute(&rows, others).unwrap();
+        made[0].1.as_any().downcast_ref::<Float32Array>().unwrap().values().to_vec()
+    };
+    assert_eq!(made(None), [2.65, 2.65, 0.65, -0.35, 0.65]);
+    let others = self::rows().slice(3, 2);
+    assert_eq!(made(Some(&others)).len(), 5, "rows beside have no earlier value");
+    assert!(running.compute(&self::rows(), None).is_err(), "without the column");
+}
+
 #[test]
 fn what_is_no_expression_is_refused() {
     for (name, text, why) in [
@@ -123,6 +165,14 @@ fn what_is_no_expression_is_refused() {
         ("value", "action || 'x'", "it is VARCHAR, and the column is f32"),
         ("token_rewards", "[random() for t in response_tokens]", "`random` isn't a function"),
         ("nosuch", "1", "`derived_nosuch`"),
+        ("value", "case when last_won then 1 else 0 end", "only a number is kept"),
+        ("value", "last_reward + 1", "a column `reward` of this node, which makes none"),
+        ("value", "avg(reward) over (partition by task order by iteration)", "rows of other iterations"),
+        ("value", "avg(reward) over (partition by task order by -iteration, turn)", "rows of other iterations"),
+        ("value", "avg(reward) over (order by iteration rows between 1 preceding and current row)", "rows of other iterations"),
+        ("value", "sum(reward) filter (where iteration < 5) over episode", "rows of other iterations"),
+        ("value", "lag(iteration, 1, 0) over turns", "rows of other iterations"),
+        ("value", "count(distinct iteration) over (partition by task)", "rows of other iterations"),
     ] {
         let message = one(name, text).err().unwrap_or_else(|| panic!("{text} passed"));
         assert!(message.contains(why), "{text}: {message}");

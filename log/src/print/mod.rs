@@ -130,8 +130,9 @@ impl Printer for Csv<'_> {
 fn as_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let options = FormatOptions::new();
     let cells = ArrayFormatter::try_new(column, &options)?;
-    let cell = |i| column.is_valid(i).then(|| cells.value(i).to_string());
-    Ok(Arc::new((0..column.len()).map(cell).collect::<StringArray>()))
+    let cell = |i| column.is_valid(i).then(|| cells.value(i).try_to_string()).transpose();
+    let cells: Vec<Option<String>> = (0..column.len()).map(cell).collect::<Result<_, _>>()?;
+    Ok(Arc::new(StringArray::from(cells)))
 }
 
 /// What a writer has written that isn't printed yet: Parquet's own takes only what can be sent to another thread.

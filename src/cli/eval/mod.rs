@@ -15,7 +15,7 @@ use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
 use crate::dataflow::Sink;
-use crate::env::Panel;
+use crate::env::{Game, Panel};
 use crate::log::{self, Committer, Status};
 use crate::pipeline::Pipeline;
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
@@ -25,6 +25,7 @@ use clap::Args;
 use parking_lot::Mutex;
 use recipe::recipe;
 use score::Score;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,6 +88,10 @@ impl EvalArgs {
         let node = evaluation.log.first().cloned().ok_or_else(|| Error::request("`log` must name the node that plays"))?;
         let sink = Sink::of([node.clone()].into());
         eprintln!("playing {} tasks of {}", panel.tasks.len(), panel.name);
+        let trained_on: BTreeSet<String> = ops::games(&trained).filter_map(|(_, game)| Some(environment(&game.ok()?))).collect();
+        if let Some(note) = unknown_environment(&trained_on, &panel) {
+            eprintln!("note: {note}");
+        }
         let folder = self
             .out
             .as_ref()
@@ -157,4 +162,26 @@ impl EvalArgs {
         let played = pipeline::parse("what is evaluated", &text, &self.sets, &ops::replayed(Default::default()))?;
         Ok((trained, played))
     }
+}
+
+/// The name of a game's environment, with that of its program where it has one.
+fn environment(game: &Game) -> String {
+    game.program().map_or_else(|| game.env().to_owned(), |program| format!("{} {}", game.env(), program.name))
+}
+
+/// That the panel's tasks are of an environment which the pipeline has no tasks of: its policy has never read such texts.
+fn unknown_environment(trained_on: &BTreeSet<String>, panel: &Panel) -> Option<String> {
+    let measured: BTreeSet<String> = panel.tasks.iter().map(|task| environment(&task.game)).collect();
+    let unknown: Vec<&str> = measured.difference(trained_on).map(String::as_str).collect();
+    let known: Vec<&str> = trained_on.iter().map(String::as_str).collect();
+    (!unknown.is_empty() && !known.is_empty()).then(|| {
+        format!(
+            "the panel {} has tasks of `{}`, and the pipeline plays `{}`: its policy was not trained on them; name a panel of `{}`, unless \
+             transfer is what you measure",
+            panel.name,
+            unknown.join("`, `"),
+            known.join("`, `"),
+            known.join("` or `")
+        )
+    })
 }

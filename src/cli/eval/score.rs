@@ -148,7 +148,7 @@ impl Score {
         let mut out = format!("{subject}{weights} on {}: {} tasks, {trials}, temperature {temperature}\n\n", self.panel, self.tasks);
         for (k, pass) in self.pass.iter().enumerate() {
             let [share, low, high] = [pass.value, pass.low, pass.high].map(|x| 100.0 * x);
-            out += &format!("pass@{}  {share:5.1}%   95% of resampled panels: {low:.1} to {high:.1}%\n", k + 1);
+            out += &format!("pass@{}  {share:5.1}%   95% interval over tasks: {low:.1} to {high:.1}%\n", k + 1);
         }
         if !self.types.is_empty() {
             let width = self.types.iter().map(|t| t.0.len()).max().unwrap_or_default();

@@ -5,7 +5,7 @@ use super::plan::{sides, SeededRun};
 use super::values::{SeedResult, StudyValues, TaskSums};
 use crate::cli::error::{Error, Result};
 use crate::log;
-use crate::stats::{pseudo_values, two_kinds, Estimate, Interval};
+use crate::stats::{pseudo_values, two_kinds, wilson, Estimate, Interval};
 
 /// A cell: a value for each seed, in the order of the seeds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct TableCell {
     pub missing: usize,
     /// What each task brings to each seed's value; empty if the measurement has no values for single tasks.
     pub by_task: Vec<Vec<f64>>,
+    /// The value of all, where it is a share of tasks.
+    pub whole: Option<f64>,
 }
 
 /// The cell's values, as far as they are there.
@@ -115,7 +117,9 @@ impl RunValues {
 
     fn cell(self, column: &ColumnSpec) -> TableCell {
         let by_task = self.by_task(column);
-        TableCell { seeds: self.results.into_iter().map(|(seed, result)| (seed, result.value)).collect(), missing: self.missing, by_task }
+        let share = column.value.as_deref().is_some_and(|value| value.trim().trim_matches('"').starts_with("pass@"));
+        let seeds = self.results.into_iter().map(|(seed, result)| (seed, result.value)).collect();
+        TableCell { seeds, missing: self.missing, by_task, whole: share.then_some(column.scale) }
     }
 
     /// Seed by seed where both have the seed, and task by task where both are of as many; a side of one seed, such as a
@@ -134,7 +138,7 @@ impl RunValues {
         let subtrahend = |i: usize| less.results.get(if single { 0 } else { i }).map(|(_, result)| result.value);
         let seeds: Vec<(u64, f64)> =
             self.results.iter().enumerate().filter_map(|(i, (seed, result))| Some((*seed, result.value - subtrahend(i)?))).collect();
-        TableCell { missing: missing - seeds.len(), seeds, by_task }
+        TableCell { missing: missing - seeds.len(), seeds, by_task, whole: None }
     }
 }
 
@@ -164,7 +168,7 @@ impl TableCell {
         } else {
             Vec::new()
         };
-        TableCell { missing: seeds - common.len(), seeds: common, by_task }
+        TableCell { missing: seeds - common.len(), seeds: common, by_task, whole: None }
     }
 
     /// The mean over the seeds that are there.
@@ -176,16 +180,26 @@ impl TableCell {
     /// The mean with its variance: over seeds and tasks where the measurement has values by task, else over seeds. None
     /// where seeds are of two kinds, and for fewer than two of them.
     pub fn estimate(&self) -> Option<Estimate> {
-        let values = self.values();
-        if two_kinds(&values).is_some() {
+        if two_kinds(&self.values()).is_some() {
             return None;
         }
-        Estimate::crossed(self.mean()?, &self.by_task).or_else(|| Estimate::of_seeds(&values))
+        self.of_one_kind()
     }
 
-    /// The mean's interval of 95%.
+    /// The same, whatever kinds the seeds are of.
+    pub fn of_one_kind(&self) -> Option<Estimate> {
+        Estimate::crossed(self.mean()?, &self.by_task).or_else(|| Estimate::of_seeds(&self.values()))
+    }
+
+    /// The mean's interval of 95%. Where every seed wins none or all of the tasks it is Wilson's, over the
+    /// panel's tasks.
     pub fn interval(&self) -> Option<Interval> {
-        self.estimate().map(|estimate| estimate.interval(0.95))
+        let interval = self.estimate()?.interval(0.95);
+        let tasks = self.by_task.first().map_or(0, Vec::len);
+        let whole = self.whole.filter(|whole| tasks > 0 && interval.low == interval.high && [0.0, *whole].contains(&interval.value));
+        let Some(whole) = whole else { return Some(interval) };
+        let (low, high) = wilson(interval.value / whole, tasks);
+        Some(Interval { value: interval.value, low: low * whole, high: high * whole })
     }
 
     /// How many seeds are of either kind, where they are of two.
@@ -228,7 +242,12 @@ mod tests {
 
     #[test]
     fn a_cell_says_how_sure_it_is() {
-        let cell = |values: &[f64], missing| TableCell { seeds: (1..).zip(values.iter().copied()).collect(), missing, by_task: vec![] };
+        let cell = |values: &[f64], missing| TableCell {
+            seeds: (1..).zip(values.iter().copied()).collect(),
+            missing,
+            by_task: vec![],
+            whole: None,
+        };
         // 60, 70, 80: deviation 10; 4.303 * 10 / sqrt(3) = 24.84.
         assert_eq!(cell(&[60.0, 70.0, 80.0], 0).text(1, Uncertainty::Deviation), "70.0 (10.0)");
         assert_eq!(cell(&[60.0, 70.0, 80.0], 0).text(1, Uncertainty::Interval), "70.0 (45.2 to 94.8)");
@@ -241,18 +260,38 @@ mod tests {
     /// What notes are worth to one method, 8 and 10 points, beyond what they are worth to another, 5 and 3: 3 and 7.
     #[test]
     fn a_difference_of_differences_is_taken_seed_by_seed() {
-        let cell = |values: &[(u64, f64)]| TableCell { seeds: values.to_vec(), missing: 0, by_task: vec![vec![1.0, 2.0]; values.len()] };
+        let cell = |values: &[(u64, f64)]| TableCell {
+            seeds: values.to_vec(),
+            missing: 0,
+            by_task: vec![vec![1.0, 2.0]; values.len()],
+            whole: None,
+        };
         let beyond = cell(&[(1, 8.0), (2, 10.0)]).beyond(cell(&[(1, 5.0), (2, 3.0)]));
         assert_eq!((beyond.seeds, beyond.missing, beyond.by_task), (vec![(1, 3.0), (2, 7.0)], 0, vec![vec![0.0; 2]; 2]));
         let fewer = cell(&[(1, 8.0), (2, 10.0)]).beyond(cell(&[(1, 5.0)]));
         assert_eq!((fewer.seeds, fewer.missing, fewer.by_task), (vec![(1, 3.0)], 1, vec![]));
     }
 
+    /// Three seeds that win all of four tasks, or none: Wilson's interval of four.
+    #[test]
+    fn all_and_none_have_a_width() {
+        let cell = |value: f64, whole| TableCell {
+            seeds: vec![(1, value), (2, value), (3, value)],
+            missing: 0,
+            by_task: vec![vec![value; 4]; 3],
+            whole,
+        };
+        assert_eq!(cell(100.0, Some(100.0)).text(1, Uncertainty::Interval), "100.0 (51.0 to 100.0)");
+        assert_eq!(cell(0.0, Some(100.0)).text(1, Uncertainty::Interval), "0.0 (0.0 to 49.0)");
+        assert_eq!(cell(50.0, Some(100.0)).text(1, Uncertainty::Interval), "50.0 (50.0 to 50.0)");
+        assert_eq!(cell(100.0, None).text(1, Uncertainty::Interval), "100.0 (100.0 to 100.0)", "no share");
+    }
+
     /// Six seeds, of which one learns: the page says how many, and no interval.
     #[test]
     fn seeds_of_two_kinds_are_counted() {
         let seeds = (1..).zip([2.0, 90.0, 1.0, 3.0, 2.0, 2.0]).collect();
-        let cell = TableCell { seeds, missing: 0, by_task: vec![] };
+        let cell = TableCell { seeds, missing: 0, by_task: vec![], whole: None };
         assert_eq!(cell.text(0, Uncertainty::Interval), "17 (5 of 6 seeds near 2, 1 near 90)");
         assert_eq!((cell.text(0, Uncertainty::Deviation).as_str(), cell.interval()), ("17 (36)", None));
     }

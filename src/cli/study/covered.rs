@@ -4,6 +4,7 @@ use super::cell::TableCell;
 use super::file::{Study, TableSpec, Uncertainty};
 use super::plan::sides;
 use super::verdict::{Comparisons, ERROR};
+use crate::stats::sign_test;
 use std::collections::BTreeSet;
 
 /// The meaning of the brackets, what an interval covers and doesn't cover, and the rule of a verdict.
@@ -13,7 +14,15 @@ pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], compa
         Uncertainty::Interval => format!("Mean over seeds, in brackets its 95% interval: {}.{}", drawn(table, cells), starts(study, table)),
     };
     if table.spread == Uncertainty::Interval && cells.iter().flatten().any(|cell| cell.kinds(0).is_some()) {
-        text += " Where one or two seeds lie far from all others, the number of seeds of either kind takes the interval's place, and p is that of a sign test over seeds.";
+        let seeds = cells.iter().flatten().map(|cell| cell.seeds.len()).max().unwrap_or_default();
+        text += &format!(
+            " Where one or two seeds lie far from all others, the number of seeds of either kind takes the interval's place. If 0 is nearer to a kind than the kinds are to one another, p is that of a sign test over seeds, at least {} before adjustment.",
+            least(seeds)
+        );
+    }
+    let few = |cell: &TableCell| (2..5).contains(&cell.seeds.len());
+    if table.spread == Uncertainty::Interval && cells.iter().flatten().any(few) {
+        text += " With fewer than five seeds an interval takes all seeds for one kind: where half of the seeds learn, it covers 75% for three seeds.";
     }
     let mut on = Vec::new();
     on.extend(table.rows.iter().any(|row| row.less.is_some()).then(|| "the difference in a row".to_owned()));
@@ -26,6 +35,16 @@ pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], compa
         );
     }
     text
+}
+
+/// The least p of a sign test over so many seeds.
+fn least(seeds: usize) -> String {
+    let p = sign_test(&vec![1.0; seeds]);
+    if p < 0.001 {
+        "0.001".into()
+    } else {
+        format!("{p:.4}")
+    }
 }
 
 /// Over what intervals are, by column.
@@ -135,7 +154,7 @@ mod tests {
         });
         let study: Study = serde_json::from_value(study).unwrap();
         let by_task = if study.tables[0].columns[0].name == "won" { vec![vec![1.0, 0.0]; 3] } else { vec![] };
-        let cell = TableCell { seeds: vec![(1, 0.5), (2, 0.5), (3, 0.5)], missing: 0, by_task };
+        let cell = TableCell { seeds: vec![(1, 0.5), (2, 0.5), (3, 0.5)], missing: 0, by_task, whole: None };
         covered(&study, &study.tables[0], &[vec![cell]], 0)
     }
 
@@ -143,12 +162,19 @@ mod tests {
     fn a_start_of_its_own_is_in_the_interval_and_a_shared_one_is_not() {
         let won = || json!({ "name": "won", "value": "\"pass@1\"" });
         let own = sentences(json!([1, 2, 3]), won());
-        assert!(own.ends_with("Each seed has its own `begin`, `warm`, so the interval includes how much that differs."), "{own}");
+        assert!(own.contains("Each seed has its own `begin`, `warm`, so the interval includes how much that differs."), "{own}");
         let shared = sentences(json!([7]), won());
         assert!(
-            shared.ends_with("All seeds share one `begin`, `warm`, so the interval leaves out how much another one would differ."),
+            shared.contains("All seeds share one `begin`, `warm`, so the interval leaves out how much another one would differ."),
             "{shared}"
         );
+    }
+
+    #[test]
+    fn few_seeds_are_told_what_an_interval_assumes() {
+        let three = sentences(json!([7]), json!({ "name": "won", "value": "\"pass@1\"" }));
+        assert!(three.contains("fewer than five seeds") && three.contains("75% for three seeds"), "{three}");
+        assert_eq!((least(5).as_str(), least(8).as_str(), least(20).as_str()), ("0.0625", "0.0078", "0.001"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::cell::{cell, difference, TableCell};
 use super::file::{ColumnSpec, RowSpec, TableSpec};
 use super::values::StudyValues;
 use crate::cli::error::Result;
-use crate::stats::{holm, sign_test, two_kinds};
+use crate::stats::{around_zero, difference_p, holm, two_kinds};
 
 /// A chance of error that is accepted for a page.
 pub const ERROR: f64 = 0.05;
@@ -101,13 +101,9 @@ fn adjust(all: &mut [Comparison]) -> usize {
     count
 }
 
-/// Two-sided: that of the interval, or of a sign test where seeds are of two kinds and so have none.
+/// Two-sided: that of the mean, or of a sign test where seeds are of two kinds around 0.
 fn p(difference: &TableCell) -> Option<f64> {
-    let values = difference.values();
-    match two_kinds(&values) {
-        Some(_) => Some(sign_test(&values)),
-        None => difference.estimate().map(|estimate| estimate.p()),
-    }
+    difference_p(&difference.values(), difference.of_one_kind().as_ref())
 }
 
 /// Whether two differences are of the same numbers, or of one another's opposite.
@@ -123,7 +119,7 @@ impl Comparison {
     pub fn direction(&self) -> Direction {
         let values = self.difference.values();
         let sides = |values: &[f64]| values.iter().filter(|v| **v != 0.0).map(|v| v.signum()).sum::<f64>();
-        let side = if two_kinds(&values).is_some() { sides(&values) } else { values.iter().sum() };
+        let side = if two_kinds(&values).is_some_and(around_zero) { sides(&values) } else { values.iter().sum() };
         match self.p {
             Some(p) if p <= ERROR && side > 0.0 => Direction::Above,
             Some(p) if p <= ERROR && side < 0.0 => Direction::Below,
@@ -149,7 +145,8 @@ mod tests {
     use super::*;
 
     fn comparisons(all: &[&[f64]]) -> (Vec<Option<String>>, usize) {
-        let cell = |values: &[f64]| TableCell { seeds: (1..).zip(values.iter().copied()).collect(), missing: 0, by_task: vec![] };
+        let cell =
+            |values: &[f64]| TableCell { seeds: (1..).zip(values.iter().copied()).collect(), missing: 0, by_task: vec![], whole: None };
         let mut all: Vec<Comparison> = all.iter().map(|v| Comparison { at: [0; 3], difference: cell(v), p: None }).collect();
         let count = adjust(&mut all);
         (all.iter().map(Comparison::text).collect(), count)
@@ -182,5 +179,12 @@ mod tests {
         assert_eq!(comparisons(&[&values]).0, [Some("above (p 0.021)".to_owned())]);
         (values[6], values[8]) = (2.0, -90.0);
         assert_eq!(comparisons(&[&values]).0, [Some("above (p 0.021)".to_owned())]);
+    }
+
+    /// Five seeds of two kinds, both far above 0: by a sign test no difference, however large, could be significant.
+    #[test]
+    fn two_kinds_on_one_side_are_compared_by_their_mean() {
+        assert_eq!(comparisons(&[&[50.0, 51.0, 52.0, 51.0, 60.0]]).0, [Some("above (p < 0.001)".to_owned())]);
+        assert_eq!(comparisons(&[&[1.0, 2.0, 3.0, 2.0, 40.0]]).0, [Some("not significant (p 0.062)".to_owned())]);
     }
 }

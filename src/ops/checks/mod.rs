@@ -10,6 +10,7 @@ pub mod distil;
 pub mod foreign_weights;
 pub mod heads;
 pub mod idle_clip;
+pub mod negative_returns;
 pub mod no_spread;
 pub mod placement;
 pub mod programs;

@@ -33,6 +33,11 @@ pub fn small(with: &With) -> Vec<(&'static str, f32)> {
     with.typed::<RewardWeights>().map(|with| with.small()).unwrap_or_default()
 }
 
+/// The settings of a `reward` node by which a reward can be below 0.
+pub fn subtracted(with: &With) -> Vec<&'static str> {
+    with.typed::<RewardWeights>().map(|with| with.subtracted()).unwrap_or_default()
+}
+
 /// The column of the reward of exploration, before its weight.
 const EXPLORATION: &str = "exploration";
 

@@ -90,6 +90,25 @@ impl RewardWeights {
         rewards.into_iter().filter(|(name, weight)| *weight != 0.0 && (weight.abs() <= most || *name == "novelty")).collect()
     }
 
+    /// The settings by which a reward can be below 0: weights below 0, and costs.
+    pub fn subtracted(&self) -> Vec<&'static str> {
+        let explore = self.explore.as_ref().map_or(0.0, |explore| explore.weight);
+        let (overlong, scores) =
+            (self.overlong.as_ref().map_or(0.0, |cost| cost.weight), self.scores.values().copied().fold(0.0, f32::min));
+        let weights = [
+            ("task", self.task),
+            ("won", self.won),
+            ("format", self.format),
+            ("explore.weight", explore),
+            ("invalid", self.invalid),
+            ("scores", scores),
+            ("novelty", self.novelty),
+            ("overlong", -overlong),
+            ("kl", -self.kl),
+        ];
+        weights.into_iter().filter(|(_, weight)| *weight < 0.0).map(|(name, _)| name).collect()
+    }
+
     /// Whether a row's numbers depend on the other turns of its attempt.
     pub fn whole_attempts(&self) -> bool {
         self.task_of != TaskOf::Turn || self.score_of != ScoreOf::World

@@ -71,9 +71,14 @@ impl<'a> UpdateBatch<'a> {
         }
         let covary = if acted {
             let advantages: Vec<Vec<f32>> = examples.iter().map(Example::each_advantage).collect();
-            let trained = |row: usize| part[row].iter().map(|part| *part && used[row] == RowUse::Yes).collect();
+            // A forced token has a probability of 1, far above the mean, and no gradient: the policy did not choose it.
+            let chosen: Vec<Vec<bool>> = (0..rows.len())
+                .map(|row| {
+                    part[row].iter().zip(rows[row].chosen()).map(|(part, chosen)| *part && chosen && used[row] == RowUse::Yes).collect()
+                })
+                .collect();
             let logprobs: Vec<&[f32]> = examples.iter().map(|example| &example.logprobs[..]).collect();
-            covarying(&logprobs, &advantages, &(0..rows.len()).map(trained).collect::<Vec<_>>(), settings, seed)
+            covarying(&logprobs, &advantages, &chosen, settings, seed)
         } else {
             Vec::new()
         };

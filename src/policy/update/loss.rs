@@ -7,6 +7,15 @@ use tch::{Kind, Tensor};
 /// How far the logarithm of a ratio may go; from there on k3 goes straight on.
 pub(super) const LOG_RATIO: f64 = 20.0;
 
+/// How far a log-probability may differ by rounding alone: computed twice from the same weights in f32.
+const ROUNDING: f64 = 1e-5;
+
+/// |d|, without a slope where `d` is rounding: its sign there is chance, and |d| has a slope of 1 however small `d` is.
+pub fn distance(d: &Tensor) -> Tensor {
+    let distance = d.abs();
+    distance.detach().where_self(&distance.le(ROUNDING), &distance)
+}
+
 /// exp(clamp(new - old)).
 pub fn ratio(new: &Tensor, old: &Tensor) -> Tensor {
     (new - old).clamp(-LOG_RATIO, LOG_RATIO).exp()
@@ -104,7 +113,7 @@ pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
             let near = d.clamp_min(-LOG_RATIO);
             (-&near).exp() * (1.0 + (&near - &d)) + d - 1.0
         }
-        KlKind::Abs => d.abs(),
+        KlKind::Abs => distance(&d),
     }
 }
 
@@ -154,6 +163,18 @@ mod tests {
             assert!((estimate - expected).abs() < 1e-6, "{kind:?}: {estimate}");
         }
         assert_eq!(divergence(&t(-1.5), &t(-1.0), KlKind::Abs).double_value(&[0]), 0.5);
+    }
+
+    /// Within rounding of 0, and at 0, |d| has no slope; beyond it the slope is the sign of d. The value is |d| throughout.
+    #[test]
+    fn a_distance_of_rounding_has_no_slope() {
+        let d = [0.0f32, 1e-7, -1e-7, 9e-6, -2e-5, 2e-5, -3.0];
+        let new = Tensor::from_slice(&d).set_requires_grad(true);
+        let slopes = |of: &Tensor| values(&Tensor::run_backward(&[of.sum(None)], &[&new], false, false)[0]);
+        let apart = distance(&new);
+        assert_eq!(values(&apart), d.map(|d| f64::from(d.abs())));
+        assert_eq!(slopes(&apart), [0.0, 0.0, 0.0, 0.0, -1.0, 1.0, -1.0]);
+        assert_eq!(slopes(&divergence(&new, &new.zeros_like().detach(), KlKind::Abs)), [0.0, 0.0, 0.0, 0.0, -1.0, 1.0, -1.0]);
     }
 
     /// At d = -100 the tangent at -20 is e^20 * 81 - 101, and its gradient 1 - e^20, which leads back.

@@ -1,7 +1,7 @@
 //! The surrogate: how a token's ratio and advantage become its loss. A shape is a value of [`Surrogate`], a function
 //! here and a line of [`loss`].
 
-use super::loss::{Rows, LOG_RATIO};
+use super::loss::{distance, Rows, LOG_RATIO};
 use super::settings::{Surrogate, TrustRegion, UpdateSettings};
 use crate::seed::{mix, text, Random};
 use tch::{Kind, Tensor};
@@ -106,9 +106,10 @@ fn dppo(tokens: &SurrogateInput, (low, high): (f64, f64), region: TrustRegion) -
     ((-(tokens.ratio * tokens.advantage)).masked_fill(&masked, 0.0), masked)
 }
 
-/// KL-Cov (arXiv 2505.22617): -A ratio, and `weight` |log ratio| besides for the tokens that covary most.
+/// KL-Cov (arXiv 2505.22617): -A ratio, and `weight` |log ratio| besides for the tokens that covary most. At a ratio of
+/// 1 |log ratio| has no slope, as in verl, whose old log-probability then is the new one.
 fn kl_cov(tokens: &SurrogateInput, weight: f64) -> (Tensor, Tensor) {
-    let apart = (tokens.new - tokens.old).abs() * tokens.covary * weight;
+    let apart = distance(&(tokens.new - tokens.old)) * tokens.covary * weight;
     (apart - tokens.ratio * tokens.advantage, tokens.covary.detach())
 }
 
@@ -131,8 +132,8 @@ fn vespo(tokens: &SurrogateInput, power: [f64; 2], damping: [f64; 2]) -> (Tensor
     (-(phi * tokens.advantage) * tokens.new, tokens.ratio.detach().zeros_like())
 }
 
-/// Which tokens the settings' surrogate treats by their covariance, (log p - mean) (A - mean) over the tokens that take
-/// part: by `kl_cov` the share `covary` that covaries most, of equal ones the first; by `clip_cov` as many, drawn by
+/// Which tokens the settings' surrogate treats by their covariance, (log p - mean) (A - mean) over the tokens of `part`:
+/// by `kl_cov` the share `covary` that covaries most, of equal ones the first; by `clip_cov` as many, drawn by
 /// `seed` among those between the bounds. At least one, where there is one. A list a row; none where the surrogate
 /// doesn't ask.
 pub fn covarying(logprobs: &[&[f32]], advantages: &[Vec<f32>], part: &[Vec<bool>], settings: &UpdateSettings, seed: u64) -> Vec<Vec<bool>> {
@@ -266,6 +267,18 @@ mod tests {
             close(&row([2.0], [0.02], [0.01], region(distance, below)), &[(-4.0, -4.0, false)]);
             close(&row([2.0], [1.0], [1.0], region(distance, below)), &[(-2.0, -2.0, false)]);
         }
+    }
+
+    /// One step of weights that sampled the tokens themselves: the log ratios are rounding, 1e-7 up or down, and the slope
+    /// is the advantage's alone, -A ratio, in either case. |x| made 0.5 and -1.5 of it.
+    #[test]
+    fn kl_cov_at_a_ratio_of_1_is_the_advantage_alone() {
+        for (apart, advantage) in [(1.2e-7, 0.5), (-1.2e-7, 0.5), (2.4e-7, -0.074), (0.0, 1.29), (5e-6, 1.0)] {
+            let token = row([advantage], [f64::exp(-0.5 + apart)], [f64::exp(-0.5)], of(Surrogate::KlCov, 0.2, 0.2));
+            close(&token, &[(-f64::from(advantage), -f64::from(advantage), true)]);
+        }
+        let moved = row([0.5], [f64::exp(-0.501)], [f64::exp(-0.5)], of(Surrogate::KlCov, 0.2, 0.2));
+        assert!((moved[0].1 + 0.5 * f64::exp(-0.001) + 1.0).abs() < 1e-5, "{moved:?}");
     }
 
     /// Ratios of 0.5, A = 2, the first token held back by |ln 0.5| = 0.693147 with a weight of 3: its slope -0.5 * 2 - 3.

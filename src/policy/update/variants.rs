@@ -53,7 +53,7 @@ pub enum KlKind {
     /// exp(-d) + d - 1
     #[default]
     K3,
-    /// |d|
+    /// |d|, without a slope within 1e-5 of 0
     Abs,
 }
 
@@ -92,13 +92,14 @@ pub enum Surrogate {
     /// prime-rl's default loss, with 0.2).
     Dppo,
     /// The ratio times the advantage, without a clip. Of the tokens whose log-probability and advantage lie above the
-    /// means together the most, the share `covary`, |log ratio| is added to the loss (KL-Cov, arXiv 2505.22617). They
-    /// are chosen once an update, among all of its tokens, by the log-probabilities that were recorded; verl chooses
-    /// anew in each forward pass.
+    /// means together the most, the share `covary`, |log ratio| is added to the loss (KL-Cov, arXiv 2505.22617). A log
+    /// ratio within 1e-5 of 0 has no slope. The tokens are chosen once an update, among all that the policy chose, by
+    /// the log-probabilities that were recorded; verl chooses anew in each forward pass. Where the sampler's numbers
+    /// differ by more than rounding (a server, bf16), use `old: recomputed`.
     KlCov,
     /// As `clip`, but the share `covary` of the tokens learns nothing: drawn at random among those whose covariance, as
     /// of `kl_cov`, lies between `covary_above` and `covary_below` (Clip-Cov, arXiv 2505.22617). They are drawn once an
-    /// update.
+    /// update, before a ratio is known, so some are tokens that the clip decides besides; verl draws among the others.
     ClipCov,
     /// phi(W) times the advantage times the log-probability, where W is the product of a row's ratios and phi(W) = W^k
     /// exp(lambda (1 - W)) a number that no gradient goes through (VESPO, arXiv 2602.10693; TRL): 1 at W = 1, and near

@@ -211,6 +211,19 @@ pub fn equal_groups(compared: &[RecordBatch]) -> Result<(usize, usize), RowError
     Ok((differ.values().filter(|differs| !**differs).count(), differ.len()))
 }
 
+/// How many groups have a return below 0, which `scale: mean` leaves undivided, and how many there are. Takes what
+/// [`compare`] gives.
+pub fn groups_below_zero(compared: &[RecordBatch]) -> Result<(usize, usize), RowError> {
+    let mut below: BTreeMap<u64, bool> = BTreeMap::new();
+    for batch in compared {
+        let (returns, used) = (row::f32s(batch, "return")?.values(), row::texts(batch, "used")?);
+        for (i, group) in row::u64s(batch, "group")?.values().iter().enumerate() {
+            *below.entry(*group).or_default() |= returns[i] < 0.0 && used.value(i) == "yes";
+        }
+    }
+    Ok((below.values().filter(|below| **below).count(), below.len()))
+}
+
 /// How many samples of tasks these rows are of, and of how many tasks.
 pub fn samples(rows: &[RecordBatch]) -> Result<(usize, usize), RowError> {
     let mut samples = BTreeSet::new();

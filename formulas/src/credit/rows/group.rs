@@ -6,6 +6,8 @@ use crate::row::{self, keys, RowError, View};
 use crate::seed::{mix, text};
 use crate::stats::sizes;
 use arrow::array::{RecordBatch, UInt32Array, UInt64Array};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Where in the game a turn was taken: what a reflection has none of.
@@ -14,11 +16,22 @@ pub const PLACE: [&str; 3] = ["state", "observation", "visitation_depth"];
 /// The place of a reflection.
 const REFLECTION: &str = "reflection";
 
+/// How a turn is grouped that has fewer states before it than `history` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EarlyTurns {
+    /// By all states before it, with turns that have as many.
+    #[default]
+    Shared,
+    /// Alone, so that `singleton: drop` of `advantage` leaves it out (verl-agent's HGPO).
+    Alone,
+}
+
 /// Adds `visitation_depth` and `group`, a hash of the columns in `by` and of the `history` states before a row's own.
 /// Needs whole trajectories. By [`PLACE`], reflections agree with one another alone.
-pub fn mark(batches: &[RecordBatch], by: &[String], history: usize) -> Result<Vec<RecordBatch>, RowError> {
+pub fn mark(batches: &[RecordBatch], by: &[String], history: usize, early: EarlyTurns) -> Result<Vec<RecordBatch>, RowError> {
     let Some(view) = View::sorted(batches)? else { return Ok(vec![]) };
-    let mut columns = vec!["task", "sample", "attempt", "phase", "state"];
+    let mut columns = vec!["task", "sample", "attempt", "turn", "phase", "state"];
     // The depth is made here.
     columns.extend(by.iter().map(String::as_str).filter(|column| *column != "visitation_depth"));
     let rows = view.read(&columns)?;
@@ -32,6 +45,12 @@ pub fn mark(batches: &[RecordBatch], by: &[String], history: usize) -> Result<Ve
         let elsewhere = keys(&rows, &stateless);
         for (i, _) in reflections(&rows)?.iter().enumerate().filter(|(_, reflection)| **reflection) {
             groups[i] = mix(elsewhere[i], text(REFLECTION));
+        }
+    }
+    if history > 0 && early == EarlyTurns::Alone {
+        let (names, reflection) = (keys(&rows, &["task", "sample", "attempt", "turn", "phase"]), reflections(&rows)?);
+        for i in episodes.iter().flat_map(|episode| episode.clone().take(history)).filter(|i| !reflection[*i]) {
+            groups[i] = mix(groups[i], names[i]);
         }
     }
     if history > 0 {
@@ -94,7 +113,7 @@ mod tests {
 
     fn marked(rows: &RecordBatch, by: &[&str]) -> RecordBatch {
         let by: Vec<String> = by.iter().map(|c| c.to_string()).collect();
-        mark(std::slice::from_ref(rows), &by, 0).unwrap().remove(0)
+        mark(std::slice::from_ref(rows), &by, 0, EarlyTurns::Shared).unwrap().remove(0)
     }
 
     fn groups(rows: &RecordBatch) -> Vec<u64> {
@@ -164,5 +183,32 @@ mod tests {
         let groups: BTreeSet<(&str, u64)> = names.iter().flatten().zip(groups(&actual)).collect();
         assert_eq!(groups.len(), 2);
         assert_ne!(groups.first().unwrap().1, groups.last().unwrap().1);
+    }
+
+    /// Two samples of states 1, 2, 3, and a third in 5, 2, 3: by two states before its own, only the last turn of each has
+    /// them. A reflection is no early turn.
+    #[test]
+    fn an_early_turn_is_shared_or_alone() {
+        let u32s = |values: &[u32]| Arc::new(UInt32Array::from(values.to_vec())) as ArrayRef;
+        let phase = ["play", "play", "play", "play", "play", "play", "reflect", "play", "play", "play", "reflect"];
+        let rows = row::batch(vec![
+            ("task", Arc::new(StringArray::from(vec!["a"; 11])) as ArrayRef),
+            ("sample", u32s(&[0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2])),
+            ("attempt", u32s(&[0; 11])),
+            ("turn", u32s(&[0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3])),
+            ("phase", Arc::new(StringArray::from(phase.to_vec()))),
+            ("state", Arc::new(UInt64Array::from(vec![1, 2, 3, 1, 2, 3, 9, 5, 2, 3, 9]))),
+        ])
+        .unwrap();
+        let sizes = |history, early| {
+            let marked = mark(std::slice::from_ref(&rows), &["task", "state"].map(String::from), history, early).unwrap();
+            row::u32s(&measure(&marked).unwrap()[0], "group_size").unwrap().values().to_vec()
+        };
+        assert_eq!(sizes(1, EarlyTurns::Shared), [2, 2, 3, 2, 2, 3, 2, 1, 1, 3, 2]);
+        assert_eq!(sizes(1, EarlyTurns::Alone), [1, 2, 3, 1, 2, 3, 2, 1, 1, 3, 2]);
+        assert_eq!(sizes(2, EarlyTurns::Shared), [2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2]);
+        assert_eq!(sizes(2, EarlyTurns::Alone), [1, 1, 2, 1, 1, 2, 2, 1, 1, 1, 2]);
+        assert_eq!(sizes(9, EarlyTurns::Alone), [1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 2]);
+        assert_eq!(sizes(0, EarlyTurns::Alone), sizes(0, EarlyTurns::Shared), "nothing is asked for");
     }
 }

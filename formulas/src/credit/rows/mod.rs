@@ -9,10 +9,12 @@ mod combine;
 mod episodes;
 mod group;
 mod join;
+mod last;
 mod tokens;
 
-pub use advantage::{columns_made, compare, compared, equal_groups, samples, value, RunningMeans};
+pub use advantage::{columns_made, compare, compared, equal_groups, groups_below_zero, samples, value, RunningMeans};
 pub use combine::{combine, Over};
 pub use episodes::{episodes, reflections};
-pub use group::{mark, measure, split, PLACE};
+pub use group::{mark, measure, split, EarlyTurns, PLACE};
 pub use join::{rejoin, JoinError};
+pub use last::LastValues;

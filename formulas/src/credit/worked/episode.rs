@@ -21,7 +21,8 @@ fn grpo_without_scale_is_dr_grpo() {
 }
 
 /// MaxRL: one of four wins, so the mean is 1/4 and the win has (1 - 1/4) / (1/4) = 3; where three of four win it has
-/// 1/3. Nothing won is nothing learnt, and a mean below 0 divides nothing.
+/// 1/3. Nothing won is nothing learnt. A return below 0 leaves its group undivided, whatever the mean: 1 and -1 have a
+/// mean of 0, and eps alone would make a million of them.
 #[test]
 fn maxrl_divides_by_the_mean() {
     let settings = AdvantageSettings { scale: Scale::Mean, eps: 0.0, ..Default::default() };
@@ -29,6 +30,41 @@ fn maxrl_divides_by_the_mean() {
     close(&of_group(&[1.0, 1.0, 1.0, 0.0], &settings).advantage, &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, -1.0]);
     close(&of_group(&[0.0; 4], &settings).advantage, &[0.0; 4]);
     close(&of_group(&[-3.0, 1.0], &settings).advantage, &[-2.0, 2.0]);
+    let settings = AdvantageSettings { scale: Scale::Mean, ..Default::default() };
+    close(&of_group(&[1.0, -1.0], &settings).advantage, &[1.0, -1.0]);
+    close(&of_group(&[1.0, -1.0, 1.0, -1.0, 1.0, -1.0], &settings).scale, &[1.0; 6]);
+    close(&of_group(&[-1e-9, 1.0], &settings).advantage, &[-0.5, 0.5]);
+    close(&of_group(&[0.0, 0.0], &settings).advantage, &[0.0; 2]);
+    close(&of_group(&[2.0, 0.0], &settings).advantage, &[1.0, -1.0]);
+    // From 0 on an advantage is less than the number of members, however small the returns.
+    close(&of_group(&[1e-3, 0.0, 0.0], &AdvantageSettings { eps: 0.0, ..settings.clone() }).advantage, &[2.0, -1.0, -1.0]);
+    for baseline in [Baseline::LeaveOneOut, Baseline::SecondBest, Baseline::None] {
+        let result = of_group(&[1.0, -1.0], &AdvantageSettings { baseline, ..settings.clone() });
+        assert!(result.advantage.iter().all(|a| a.abs() <= 2.0), "{baseline:?}: {:?}", result.advantage);
+    }
+}
+
+/// A penalty after the return: rows of 0.05 and -0.05 have a trajectory's mean of 0, beside a trajectory of 0. A row
+/// that was dropped, and one without a token where tokens count, is not asked.
+#[test]
+fn a_value_below_0_within_a_trajectory_divides_nothing() {
+    let settings = AdvantageSettings { scale: Scale::Mean, ..Default::default() };
+    let of = |dropped: &[bool], tokens: &[u32], settings: &AdvantageSettings| {
+        let columns = Columns { trajectory: &[1, 1, 2], dropped, tokens, ..Default::default() };
+        advantages(&[0.05, -0.05, 0.0], &[0; 3], &columns, settings)
+    };
+    close(&of(&[], &[], &settings).advantage, &[0.05, -0.05, 0.0]);
+    close(&of(&[false, true, false], &[], &settings).advantage, &[1.0, 0.0, -1.0]);
+    close(&of(&[], &[1, 0, 1], &AdvantageSettings { unit: Unit::Token, ..settings }).scale, &[0.025001; 3]);
+}
+
+/// Without a baseline the advantage of equal values is the values: no deviation divides them.
+#[test]
+fn equal_values_without_a_baseline_are_not_divided() {
+    for eps_in in [EpsIn::Std, EpsIn::Variance, EpsIn::VarianceFloor] {
+        let settings = AdvantageSettings { baseline: Baseline::None, eps_in, ..Default::default() };
+        close(&of_group(&[1.0, 1.0], &settings).advantage, &[1.0; 2]);
+    }
 }
 
 #[test]
