@@ -337,3 +337,37 @@ fn what_cannot_be_trained_there_is_said() {
     let error = Policy::start(&models, &[], 3, 1).err().unwrap().to_string();
     assert!(error.contains("there is none at 127.0.0.1:1") && error.contains("--listen"), "{error}");
 }
+    // Also an adapter that PEFT would compute and a server wouldn't, on a model that only transformers knows.
+    let temporary = tempfile::tempdir().unwrap();
+    let (base, adapter) = (temporary.path().join("base"), temporary.path().join("adapter"));
+    let copy = |from: &std::path::Path, to: &std::path::Path| {
+        std::fs::create_dir(to).unwrap();
+        let files = std::fs::read_dir(from).unwrap().flatten().filter(|file| file.path().is_file());
+        files.for_each(|file| assert!(std::fs::copy(file.path(), to.join(file.file_name())).is_ok()));
+    };
+    let change = |file: std::path::PathBuf, key: &str, value: serde_json::Value| {
+        let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        config[key] = value;
+        std::fs::write(file, config.to_string()).unwrap();
+    };
+    copy(&folder("llama-biases"), &base);
+    copy(&folder("adapters").join("plain"), &adapter);
+    let text = |path: &std::path::Path| path.display().to_string();
+    let serve = serde_json::from_value(serde_json::json!({ "vllm": ["http://127.0.0.1:1"] })).unwrap();
+    let adapted = LoadModel { load: text(&base), adapter: Some(text(&adapter)), serve: Some(serve), ..Default::default() };
+    let checked = || {
+        let models = BTreeMap::from([("actor".to_string(), train(torchrun(1), &adapted))]);
+        inspect("actor", &models).map(drop).map_err(|(at, error)| (at, error.to_string()))
+    };
+    assert_eq!(checked(), Ok(()));
+    for model_type in ["llama", "gemma3_text"] {
+        change(base.join("config.json"), "model_type", model_type.into());
+        assert_eq!(checked(), Ok(()), "{model_type}");
+        for (field, value) in [("alora_invocation_tokens", serde_json::json!([5, 6])), ("use_dora", true.into())] {
+            let before = std::fs::read_to_string(adapter.join("adapter_config.json")).unwrap();
+            change(adapter.join("adapter_config.json"), field, value);
+            let (at, error) = checked().unwrap_err();
+            assert!(at == "adapter" && error.contains(field), "{model_type}: {at}: {error}");
+            std::fs::write(adapter.join("adapter_config.json"), before).unwrap();
+        }
+    }

@@ -129,12 +129,13 @@ pub fn critic(load: &LoadModel) -> Result<bool> {
     Ok(load.head == Some(Head::Value) || stored || beside)
 }
 
-/// Where its weights lie.
+/// Where its weights lie. An adapter must be one that flow and servers compute as PEFT does.
 fn places(load: &LoadModel) -> Result<Places> {
     let adapter = load.adapter.as_ref().map(PathBuf::from);
-    let base = match &adapter {
-        Some(folder) if load.adapter.as_ref() == Some(&load.load) => StoredAdapter::open(folder)?.base()?,
-        _ => PathBuf::from(&load.load),
+    let stored = adapter.as_deref().map(StoredAdapter::open).transpose()?;
+    let base = match stored.filter(|_| load.adapter.as_ref() == Some(&load.load)) {
+        Some(stored) => stored.base()?,
+        None => PathBuf::from(&load.load),
     };
     Ok(Places { base, adapter })
 }
