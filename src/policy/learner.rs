@@ -105,6 +105,8 @@ pub trait Learner {
     /// # Errors
     /// [`PolicyError::NotFinite`] with the rows of the first pass that found something that isn't a number.
     fn gradient(&mut self, number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>>;
+    /// The positions that the passes of that gradient went over.
+    fn tokens_read(&self, passes: &[Pass]) -> usize;
     /// Clips that gradient and makes a step at the learning rate `lr`; gives the gradient's norm before. One that isn't
     /// finite makes no step.
     ///

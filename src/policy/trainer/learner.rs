@@ -12,6 +12,7 @@ use crate::policy::update::update;
 use crate::policy::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateSettings};
 use crate::seed::mix;
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 
@@ -19,6 +20,8 @@ use tch::{Device, Tensor};
 pub struct TrainerWeights<'a> {
     model: &'a TrainedModel,
     reference: bool,
+    /// Tokens of the sequences that were sent for a gradient.
+    read: Cell<usize>,
 }
 
 impl TrainedModel {
@@ -28,7 +31,7 @@ impl TrainedModel {
     /// If there are none, in the middle of an update.
     pub fn weights(&self) -> Result<TrainerWeights<'_>> {
         self.settled()?;
-        Ok(TrainerWeights { model: self, reference: false })
+        Ok(TrainerWeights { model: self, reference: false, read: Cell::new(0) })
     }
 
     /// The weights of `version`, if they are the newest.
@@ -45,7 +48,7 @@ impl TrainedModel {
 
     /// The weights that it began with.
     pub fn reference(&self) -> TrainerWeights<'_> {
-        TrainerWeights { model: self, reference: true }
+        TrainerWeights { model: self, reference: true, read: Cell::new(0) }
     }
 
     /// Learns from `rows`, and gives whether a step was made; the report has the version before. A KL term measures the
@@ -134,6 +137,10 @@ impl Tracer for TrainerWeights<'_> {
         let mut figures: [Vec<f32>; 5] = std::array::from_fn(|_| vec![0.0; tokens]);
         if !targets.is_empty() {
             let (mut head, payload) = request(pass, rows, &targets);
+            if learns {
+                let lengths = head["sequences"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_u64);
+                self.read.set(self.read.get() + lengths.sum::<u64>() as usize);
+            }
             head["request"] = "trace".into();
             head["gradient"] = learns.into();
             head["entropy"] = bends.into();
@@ -197,11 +204,16 @@ impl Learner for TrainerLearner<'_> {
     fn gradient(&mut self, _number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>> {
         let model = self.weights.model;
         model.ask(json!({ "request": "zero" }), &[], 0)?;
+        self.weights.read.set(0);
         let one = |of: &Pass| {
             pause();
             Ok(pass(&model.name, &self.weights, self.reference, batch, of, weight)?.1)
         };
         passes.iter().map(one).collect()
+    }
+
+    fn tokens_read(&self, _passes: &[Pass]) -> usize {
+        self.weights.read.get()
     }
 
     fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64> {

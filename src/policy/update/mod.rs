@@ -73,6 +73,7 @@ pub fn update(
         };
         let Passes { passes, distinct } = passes(&batch.rows, which, PassLimits::from_settings(settings), Cut::Dense);
         let results = learner.gradient(number as u64, &batch, &passes, &weight)?;
+        report.computed += learner.tokens_read(&passes);
         for (pass, result) in passes.iter().zip(&results) {
             collect(&mut report, &batch, pass, result, &weight);
         }
@@ -85,7 +86,6 @@ pub fn update(
             return Err(PolicyError::NotFinite { model: name.into(), what: "the gradient".into(), rows: which.clone() });
         }
         report.grad_norm += size;
-        report.computed += passes.iter().map(Pass::computed).sum::<usize>();
         report.distinct += distinct;
         step_tokens += tokens as f64;
     }

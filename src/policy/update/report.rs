@@ -24,8 +24,8 @@ pub struct UpdateReport {
     pub lr: f64,
     /// Response tokens that took part.
     pub tokens: usize,
-    /// Places that the passes of the optimiser steps went over, padding among them; those of a reference aren't counted
-    /// again.
+    /// Places that the passes of the optimiser steps went over, padding among them; of a trainer the tokens of the
+    /// sequences that it was sent, without its padding. Those of a reference aren't counted again.
     pub computed: usize,
     /// Different tokens in the sequences of each optimiser step, summed over the steps: the least necessary number.
     pub distinct: usize,
