@@ -32,7 +32,7 @@ pub mod tiny;
 mod views;
 pub mod weights;
 
-use super::engine::{AdaptedEngine, Engine, MatrixFormat};
+use super::engine::{AdaptedEngine, Engine, MatrixFormat, WeightsByName};
 use super::learner::RowLimits;
 use super::products::isa::Isa;
 use super::tensors::values;
@@ -198,6 +198,16 @@ impl Net {
 
     fn with_weights(&self, weights: Weights) -> Net {
         self.under(self.architecture.clone(), weights)
+    /// `architecture` as the engine computes it, whose matrices `leaf` reads one after the other: nothing else is left of
+    /// them than what is packed.
+    pub fn read_packed(architecture: Arc<dyn Architecture>, leaf: &WeightsByName, kept: MatrixFormat, ends: &[u32]) -> Net {
+        let engine = Arc::new(Engine::new(&architecture.sized(), leaf, kept, Isa::chosen()));
+        let adapters = Arc::new(engine.bare());
+        let weights = Weights::hollow_of(&Arc::new(architecture.layout()));
+        let (sizes, below, running) = (architecture.sizes(), architecture.clone(), Some(AdaptedEngine { engine, adapters }));
+        Net { sizes, architecture, below, weights, network: None, ends: ends.into(), seed: 0, running }
+    }
+
     }
 
     /// Those weights under `architecture`, which differs from this one only in its head.
