@@ -130,6 +130,14 @@ impl PolicyState {
         }
     }
 
+    /// Looks whether the trainers of models are still there, while nothing is asked of them.
+    ///
+    /// # Errors
+    /// Why one is gone for good.
+    pub fn watch(&self) -> Result<()> {
+        self.trained.values().try_for_each(TrainedModel::watch)
+    }
+
     /// The models by name, with their vocabularies and their sizes.
     pub fn models(&self) -> impl Iterator<Item = (&String, &Arc<Tokenizer>, Sizes)> {
         let here = self.models.iter().map(|(name, model)| (name, &model.tokenizer, model.start.sizes));

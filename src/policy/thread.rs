@@ -19,6 +19,10 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often trainers are looked at while nothing is asked of them.
+const LOOK: Duration = Duration::from_secs(1);
 
 type PolicyJob = Box<dyn FnOnce(&RefCell<PolicyState>) + Send>;
 
@@ -80,13 +84,26 @@ impl Policy {
                             job(&read);
                         }
                     });
-                    // Both queues end together, with the last handle.
-                    while let Ok(job) = select! { recv(queue) -> job => job, recv(read_queue) -> job => job } {
-                        beat.unqueue();
-                        beat.begin();
-                        state.borrow().account();
-                        job(&state);
-                        beat.end();
+                    let mut looked = Instant::now();
+                    loop {
+                        // Both queues end together, with the last handle.
+                        let job = select! {
+                            recv(queue) -> job => job.map(Some),
+                            recv(read_queue) -> job => job.map(Some),
+                            default(LOOK) => Ok(None),
+                        };
+                        let Ok(job) = job else { break };
+                        if let Some(job) = job {
+                            beat.unqueue();
+                            beat.begin();
+                            state.borrow().account();
+                            job(&state);
+                            beat.end();
+                        }
+                        if looked.elapsed() >= LOOK {
+                            looked = Instant::now();
+                            state.borrow().watch().unwrap_or_else(|why| beat.fail(why.to_string()));
+                        }
                     }
                 }
             }

@@ -7,6 +7,7 @@
 
 mod connection;
 mod learner;
+mod link;
 mod process;
 
 pub use learner::TrainerWeights;
@@ -23,7 +24,7 @@ use super::update::Moments;
 use super::versions::VersionedModel;
 use super::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, Tokenizer, TrainSettings};
 use crate::seed::{bytes, mix, text};
-use connection::Connection;
+use link::{load, Link, Opening};
 use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -55,7 +56,12 @@ pub struct TrainedModel {
     pub parameters: (usize, usize),
     /// Before the connection: it must go at once, and a trainer may take a while to end.
     passing: Passing,
-    connection: RefCell<Connection>,
+    link: RefCell<Link>,
+    opening: Opening,
+    /// The version that was saved last with all that a trainer goes on from, and where.
+    saved: RefCell<Option<(u64, PathBuf)>>,
+    /// Whether it was started again since the last update.
+    again: Cell<bool>,
     /// The model's folder as it was opened, whose configuration and tokenizer are those of every version.
     base: PathBuf,
     adapted: bool,
@@ -169,7 +175,6 @@ impl TrainedModel {
             None if adapter.is_none() && load.lora.is_some() => fresh(load, critic, &base, seed, &begun)?.then_some(begun),
             None => adapter,
         };
-        let mut connection = Connection::open(name, train, cpu)?;
         let ask = json!({
             "request": "open",
             "base": absolute(&base)?,
@@ -182,7 +187,8 @@ impl TrainedModel {
             "head": if critic { "value" } else { "language" },
             "vocabulary": tokenizer.vocab_size(),
         });
-        let opened = connection.ask(ask, &[], 0)?.0;
+        let opening = Opening { model: name.into(), settings: train.clone(), cpu, ask };
+        let (connection, opened) = opening.open()?;
         let number = |field: &str| opened[field].as_u64().map(|number| number as usize);
         let (Some(context), Some(width)) = (number("context"), number("width")) else {
             let what = "its answer to `open` has no `context` or no `width`".into();
@@ -197,7 +203,10 @@ impl TrainedModel {
             limits,
             seed,
             parameters: (number("parameters").unwrap_or(0), number("trained").unwrap_or(0)),
-            connection: RefCell::new(connection),
+            link: RefCell::new(Link::Open(Box::new(connection))),
+            opening,
+            saved: RefCell::new(Some((0, first.clone()))),
+            again: Cell::new(false),
             base,
             adapted: load.lora.is_some() || adapter.is_some(),
             steps: Cell::new(0),
@@ -208,7 +217,23 @@ impl TrainedModel {
     }
 
     fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
-        self.connection.borrow_mut().ask(request, payload, bytes)
+        self.link.borrow_mut().ask(request, payload, bytes)
+    }
+
+    /// Looks whether the trainer is still there, between two requests. One that flow started is started again from the
+    /// newest version, if that was saved, once between two updates.
+    ///
+    /// # Errors
+    /// Why it is gone for good.
+    pub fn watch(&self) -> Result<()> {
+        let again = || {
+            let saved = self.saved.borrow();
+            let (_, folder) = saved.as_ref().filter(|(version, _)| *version == self.newest())?;
+            let started = self.opening.settings.address.is_none() && !self.learning.get() && !self.again.replace(true);
+            let weights = (self.steps.get() > 0).then(|| absolute(folder).map(|folder| load(&folder, self.steps.get()))).transpose();
+            started.then_some((self.opening.clone(), weights.ok()?))
+        };
+        self.link.borrow_mut().watch(again).map_or(Ok(()), Err)
     }
 
     /// Whether it is a critic.
@@ -247,6 +272,7 @@ impl TrainedModel {
                 .for_each(|(_, folder)| drop(fs::remove_dir_all(folder)));
         }
         self.learning.set(false);
+        self.again.set(false);
         Ok(folder)
     }
 
@@ -256,7 +282,9 @@ impl TrainedModel {
     /// If it can't be written, or the last update failed.
     pub fn save(&self, folder: &Path) -> Result<()> {
         self.settled()?;
-        self.write("save", self.newest(), folder)
+        self.write("save", self.newest(), folder)?;
+        *self.saved.borrow_mut() = Some((self.newest(), folder.into()));
+        Ok(())
     }
 
     fn write(&self, request: &str, version: u64, folder: &Path) -> Result<()> {
@@ -285,10 +313,11 @@ impl TrainedModel {
         let versions = folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>>>()?;
         if let Some(newest) = folders.last() {
             let TrainingProgress { steps, .. } = progress(newest)?;
-            self.ask(json!({ "request": "load", "folder": absolute(newest)?, "steps": steps }), &[], 0)?;
+            self.ask(load(&absolute(newest)?, steps), &[], 0)?;
             self.steps.set(steps);
             self.versions = versions;
             self.learning.set(false);
+            *self.saved.borrow_mut() = Some((self.newest(), newest.clone()));
         }
         Ok(self.newest())
     }
