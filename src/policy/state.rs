@@ -211,10 +211,10 @@ impl PolicyState {
         }
     }
 
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path, trained: bool) -> Result<ExportedWeights> {
         match self.trained.get(name) {
             Some(model) => model.lend(version, root),
-            None => self.with_head(name, Head::Language)?.lend(name, version, root),
+            None => self.with_head(name, Head::Language)?.lend(name, version, root, trained),
         }
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Sender};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -44,6 +44,8 @@ pub struct Policy {
     pulse: Arc<Pulse>,
     device: FoundDevice,
     acting: Arc<BTreeMap<String, Act>>,
+    /// Models that nothing trains.
+    untrained: Arc<BTreeSet<String>>,
     peers: Option<Arc<dyn Peers>>,
 }
 
@@ -114,7 +116,7 @@ impl Policy {
         let mut served = BTreeMap::new();
         for (name, (tokenizer, sizes)) in &known {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
-                served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes)?);
+                served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes, pulse.clone())?);
             }
         }
         apart(&served, &serving)?;
@@ -130,6 +132,7 @@ impl Policy {
             pulse,
             device,
             acting: Arc::new(acting),
+            untrained: Arc::default(),
             peers: None,
         })
     }
@@ -139,6 +142,11 @@ impl Policy {
     pub fn lending(self, folder: &Path) -> Policy {
         self.served.values().for_each(|served| served.lend_in(folder));
         self
+    }
+
+    /// The same policy, of which nothing trains these models: servers of a published one have its weights already.
+    pub fn untrained(self, models: BTreeSet<String>) -> Policy {
+        Policy { untrained: Arc::new(models), ..self }
     }
 
     /// The same policy, whose updates are made together with the same ones of other processes.
@@ -268,10 +276,11 @@ impl Policy {
     /// second one on.
     fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported> {
         let root = root.to_path_buf();
+        let trained = !self.untrained.contains(model);
         let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
         self.read(model, move |state, model| {
             let expected = state.text_logprobs(model, version, &[row])?.concat();
-            Ok((state.lend(model, version, &root)?, expected))
+            Ok((state.lend(model, version, &root, trained)?, expected))
         })
     }
 

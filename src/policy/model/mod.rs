@@ -67,6 +67,8 @@ pub fn find(name: &str) -> Option<ReadArchitecture> {
 pub struct Sizes {
     /// Tokens that it knows.
     pub vocab: usize,
+    /// Rows of its output matrix, which may be more than its tokenizer has tokens.
+    pub rows: usize,
     /// The most tokens of a sequence.
     pub context: usize,
     /// Numbers of a final state.
@@ -196,8 +198,6 @@ impl Net {
         Net { network: None, running: Some(AdaptedEngine { engine, adapters }), weights, ..self.bare() }
     }
 
-    fn with_weights(&self, weights: Weights) -> Net {
-        self.under(self.architecture.clone(), weights)
     /// `architecture` as the engine computes it, whose matrices `leaf` reads one after the other: nothing else is left of
     /// them than what is packed.
     pub fn read_packed(architecture: Arc<dyn Architecture>, leaf: &WeightsByName, kept: MatrixFormat, ends: &[u32]) -> Net {
@@ -208,6 +208,8 @@ impl Net {
         Net { sizes, architecture, below, weights, network: None, ends: ends.into(), seed: 0, running }
     }
 
+    fn with_weights(&self, weights: Weights) -> Net {
+        self.under(self.architecture.clone(), weights)
     }
 
     /// Those weights under `architecture`, which differs from this one only in its head.

@@ -24,9 +24,10 @@ mod server;
 mod sglang;
 mod ticket;
 mod vllm;
+mod wait;
 
 pub use look::{look, ServerStatus};
-pub use served::{Exported, ExportedWeights, GenerationServer};
+pub use served::{Exported, ExportedWeights, GenerationServer, Weights};
 pub use ticket::Answered;
 
 use super::{

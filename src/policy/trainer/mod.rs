@@ -18,7 +18,7 @@ use super::model::folder::{json, read, whole};
 use super::model::lora::{Adapter, Lora, HEAD_MODULE};
 use super::model::saved::{is_moments, TrainingProgress, CONFIG, TRAINED};
 use super::model::{checkpoint, Sizes};
-use super::remote::ExportedWeights;
+use super::remote::{ExportedWeights, Weights};
 use super::tokenizer::FILES;
 use super::update::Moments;
 use super::versions::VersionedModel;
@@ -194,7 +194,7 @@ impl TrainedModel {
             let what = "its answer to `open` has no `context` or no `width`".into();
             return Err(PolicyError::model(name, ModelFault::Trainer { what }));
         };
-        let sizes = Sizes { vocab: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
+        let sizes = Sizes { vocab: tokenizer.vocab_size(), rows: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
         let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
         let first = adapter.clone().unwrap_or_else(|| base.clone());
         Ok(TrainedModel {
@@ -336,7 +336,8 @@ impl TrainedModel {
         let content =
             files.iter().try_fold(text(&root.display().to_string()), |sum, name| stamp(&folder.join(name)).map(|own| mix(own, sum)))?;
         let (name, versions) = (format!("{}-{version}-{content:016x}", self.name), self.version_numbers());
-        let lent = ExportedWeights { name, versions, whole: !self.adapted };
+        let kind = if self.adapted { Weights::Adapter } else { Weights::Whole };
+        let lent = ExportedWeights { name, versions, kind };
         let to = root.join(&lent.name);
         if !to.exists() {
             whole(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
