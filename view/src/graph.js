@@ -7,7 +7,7 @@ const WIDTH = 156;
 const HEIGHT = 46;
 
 function layout(nodes) {
-  const graph = new dagre.graphlib.Graph({ compound: true }).setGraph({ rankdir: "LR", nodesep: 18, ranksep: 46, marginx: 12, marginy: 20 }).setDefaultEdgeLabel(() => ({}));
+  const graph = new dagre.graphlib.Graph({ compound: true }).setGraph({ rankdir: "LR", nodesep: 18, ranksep: 46, marginx: 44, marginy: 20 }).setDefaultEdgeLabel(() => ({}));
   const loops = new Set(nodes.filter((node) => node.holds).map((node) => node.id));
   for (const node of nodes) {
     if (loops.has(node.id)) graph.setNode(node.id, {});
