@@ -258,8 +258,8 @@ impl Fleet {
         // Going elsewhere is no further try.
         let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
         let elsewhere = self.place(&job).is_some_and(|place| place != at);
-        // Nor is waiting for the only one, unless it is gone again and again.
-        let waits = !self.wait.is_zero() && failure.lost() && !replica.present() && job.attempt < self.tries + WAITS;
+        // Nor is waiting for the only one: it is gone, or has begun again and knows no adapter. It may be so a few times.
+        let waits = !self.wait.is_zero() && retried && !replica.present() && job.attempt < self.tries + WAITS;
         match failure.trouble {
             _ if waits => self.send(job),
             _ if retried && further && (job.attempt < self.tries || elsewhere || !replica.present()) => {

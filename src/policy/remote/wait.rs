@@ -20,7 +20,11 @@ impl Wait<'_> {
     /// Whether to wait on: a server can't be reached, and may come back in the time that there is for it.
     pub fn on(&mut self) -> bool {
         let Fleet { wait, replicas, pulse, .. } = self.fleet;
-        let away = || replicas.iter().any(|replica| matches!(replica.why(), Some(ModelFault::Server { .. })));
+        // Behind a proxy a server that is away answers with an error.
+        let away = || {
+            let gone = |why: ModelFault| matches!(why, ModelFault::Server { .. });
+            replicas.iter().any(|replica| replica.why().is_some_and(|why| gone(why) || !replica.server.healthy()))
+        };
         let on = self.start.elapsed() < *wait && away();
         if on {
             pulse.beat();
