@@ -2,6 +2,7 @@
 //! thread that works, read by any; a reading may be a moment old, which is what a reading is.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// One worker's pulse.
@@ -13,12 +14,13 @@ pub struct Pulse {
     total: AtomicU64,
     beats: AtomicU64,
     waiting: AtomicU64,
+    fault: OnceLock<String>,
 }
 
 impl Default for Pulse {
     fn default() -> Self {
         let [since, total, beats, waiting] = [(); 4].map(|()| AtomicU64::new(0));
-        Pulse { start: Instant::now(), since, total, beats, waiting }
+        Pulse { start: Instant::now(), since, total, beats, waiting, fault: OnceLock::new() }
     }
 }
 
@@ -39,6 +41,21 @@ impl Pulse {
         self.total.fetch_add(took, Relaxed);
         self.beats.fetch_add(1, Relaxed);
         Duration::from_nanos(took)
+    }
+
+    /// A sign of life from something that waits.
+    pub fn beat(&self) {
+        self.beats.fetch_add(1, Relaxed);
+    }
+
+    /// It can't go on, though nobody waits for it. The first reason is the one that counts.
+    pub fn fail(&self, why: String) {
+        let _ = self.fault.set(why);
+    }
+
+    /// Why it can't go on.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
     }
 
     /// One more job waits.

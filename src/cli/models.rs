@@ -44,6 +44,10 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, starts: &Starts) -> Result
         let found = |path: &str, of: &str| Ok::<_, Error>(newest(Path::new(path), of)?.display().to_string());
         let began = starts.folders.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
         let settings = match (settings, began) {
+            // Its servers have it, and are sent nothing, when the run is resumed as when it began.
+            (ModelSettings::Load(own), _) if own.serve.is_some() && own.published() && !ops::trained(pipeline, name) => {
+                ModelSettings::Load(own)
+            }
             (ModelSettings::Load(own), Some((load, adapted))) => begun(load, adapted, own),
             (ModelSettings::New(new), Some((load, adapted))) => begun(load, adapted, LoadModel { act: new.act, ..LoadModel::default() }),
             (ModelSettings::Load(load), None) => {
@@ -66,7 +70,8 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, starts: &Starts) -> Result
     // A loaded model brings its own vocabulary.
     let new = models.values().any(|model| matches!(model, ModelSettings::New(_)));
     let words = if new { ops::words(pipeline).map_err(Error::request)? } else { Vec::new() };
-    let policy = Policy::start(&models, &words, pipeline.seed, hardware)?;
+    let untrained = pipeline.models.keys().filter(|name| !ops::trained(pipeline, name)).cloned().collect();
+    let policy = Policy::start(&models, &words, pipeline.seed, hardware)?.untrained(untrained);
     if let Some(note) = policy.device().note() {
         warn(&note);
     }

@@ -1,7 +1,7 @@
 //! A thread that checks the stages twice a second. It writes `status.json`, which `flow top` reads, and detects a run
 //! that is stuck: one without progress for longer than the limit ends with a failure that names which stage holds which
 //! iteration and what it waits for. A stage that is merely busy is named in a warning first; it ends the run when for
-//! twice the limit nothing has given a sign of life and the policy is idle.
+//! twice the limit nothing has given a sign of life and the policy is idle. A fault of the policy ends the run at once.
 
 use super::cluster::life::Life;
 use super::context::RunState;
@@ -92,8 +92,9 @@ impl Watchdog {
                         },
                     );
                 }
-                if let Some(message) = verdict.stalled {
-                    let failure = Failure::new("engine", shared.watch.next(), message);
+                let fault = pulse.and_then(Pulse::fault).map(|fault| ("policy", fault.to_owned()));
+                if let Some((owner, message)) = fault.or(verdict.stalled.map(|message| ("engine", message))) {
+                    let failure = Failure::new(owner, shared.watch.next(), message);
                     shared.fail(failure.clone());
                     if let Err(RecvTimeoutError::Timeout) = rings.recv_timeout(GRACE) {
                         eprintln!("error: {failure}\nthe workers don't answer either, so the process ends; committed iterations are safe");

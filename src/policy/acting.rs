@@ -36,7 +36,7 @@ impl Acting {
             () if start.adapter().is_some() => Some("beside an adapter `base` sets it, and acting and learning use one model".into()),
             () if start.sizes.value => Some("a critic doesn't act".into()),
             () if start.kind() != Kind::Float => Some("the learning model is in f32: leave `dtype` out".into()),
-            () if !start.architecture().in_engine() => Some(not_in_engine(start)),
+            () if !start.architecture().in_engine() => Some(not_in_engine(&**start.architecture())),
             () => None,
         };
         let format = match (act, unfit) {

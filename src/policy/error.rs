@@ -91,7 +91,8 @@ pub enum ModelFault {
     NotServed,
     #[error(
         "the server that generates for it didn't load its adapter: {what}; vLLM does when it is started with `--enable-lora` and with \
-         VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, where it can read that folder"
+         VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment, where it can read that folder. A model without `lora` sends all weights, which needs \
+         VLLM_SERVER_DEV_MODE=1 in place of both"
     )]
     NotLoaded { what: String },
     #[error(
@@ -99,6 +100,11 @@ pub enum ModelFault {
          environment, where it can read that folder"
     )]
     NotReplaced { what: String },
+    #[error(
+        "the server that generates for it didn't take its weights, as it loads adapters: {what}; start it without `--enable-lora` and with \
+         VLLM_SERVER_DEV_MODE=1, or give the model `lora`, whose adapter such a server loads"
+    )]
+    TakesAdapters { what: String },
     #[error("it names no servers that generate for it: `serve: {{ vllm: [\"http://127.0.0.1:8000\"] }}`, or `sglang`, and one of them")]
     NoServers,
     #[error("the server {server} takes all its weights in place of its own, and is named a second time, by `{other}`: give each model servers of its own")]
@@ -106,10 +112,11 @@ pub enum ModelFault {
     #[error("it names {receivers} receivers for {servers} servers: one for each, in the same order")]
     Receivers { servers: usize, receivers: usize },
     #[error(
-        "the server {server} isn't the model that learns: with `{adapter}` its log-probabilities are {gap:.3} from the learner's, and `max_gap` is {max_gap}. \
-         It may hold another base model, another adapter under that name, or compute in fewer bits"
+        "the server {server} isn't the model that learns: with {weights} its log-probabilities are {gap:.3} from the learner's, and `max_gap` is {max_gap}. \
+         {}",
+        cause(.beyond)
     )]
-    Gap { server: String, adapter: String, gap: f64, max_gap: f64 },
+    Gap { server: String, weights: String, gap: f64, max_gap: f64, beyond: Option<(usize, usize)> },
     #[error(
         "its training has diverged: with version {version} of its weights it computes NaN or infinite numbers; train again from \
          weights before that, with a smaller `lr` or a lower `max_grad_norm`"
@@ -126,6 +133,18 @@ pub enum ModelFault {
     Trainer { what: String },
     #[error("its reference `{reference}` has another vocabulary")]
     ReferenceVocabulary { reference: String },
+}
+
+/// What may make a server's log-probabilities others; `beyond` has the rows of an output matrix and the fewer tokens of a
+/// vocabulary, where these explain it.
+fn cause(beyond: &Option<(usize, usize)>) -> String {
+    let Some((rows, tokens)) = beyond else {
+        return "It may hold another base model, another adapter under that name, or compute in fewer bits".into();
+    };
+    format!(
+        "The difference is log({rows} / {tokens}) nats: the model has {rows} rows of outputs and its tokenizer {tokens} tokens, and the server also \
+         gives probability to ids that are no tokens. Take a tokenizer of the model's size, or cut the model's embedding to it"
+    )
 }
 
 /// What is wrong with an update as a whole.

@@ -45,7 +45,8 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
         }
         ModelSettings::Load(load) => {
             if load.train.is_some() {
-                let unfit = trainer::unfit(load).map_err(|error| ("load", error))?;
+                let at = if load.adapter.is_some() { "adapter" } else { "load" };
+                let unfit = trainer::unfit(load).map_err(|error| (at, error))?;
                 unfit.map_or(Ok(()), |(setting, why)| Err(fault(setting)(ModelFault::Train { why: why.into() })))?;
             }
             let (stored, adapter) = match opened(load) {

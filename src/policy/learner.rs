@@ -89,15 +89,6 @@ pub struct Gradients {
     pub outputs: Vec<Tensor>,
 }
 
-/// What a backend tells of its work on an optimiser step.
-#[derive(Default)]
-pub struct Work {
-    /// Places that its passes went over, padding among them; none where these are the passes' own.
-    pub computed: Option<usize>,
-    /// The seconds of its parts, by their names.
-    pub seconds: BTreeMap<String, f64>,
-}
-
 /// A model during an update.
 pub trait Learner {
     /// What its rows must fit.
@@ -115,6 +106,8 @@ pub trait Learner {
     /// # Errors
     /// [`PolicyError::NotFinite`] with the rows of the first pass that found something that isn't a number.
     fn gradient(&mut self, number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>>;
+    /// The positions that the passes of that gradient went over.
+    fn tokens_read(&self, passes: &[Pass]) -> usize;
     /// Clips that gradient and makes a step at the learning rate `lr`; gives the gradient's norm before. One that isn't
     /// finite makes no step.
     ///
@@ -127,8 +120,8 @@ pub trait Learner {
     fn pass_limits(&self, settings: &UpdateSettings) -> PassLimits {
         PassLimits::from_settings(settings)
     }
-    /// Its work on the last step.
-    fn work(&mut self) -> Work {
-        Work::default()
+    /// The seconds of the last step's parts, by their names, where it measures them.
+    fn seconds(&mut self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
     }
 }

@@ -103,6 +103,11 @@ pub struct ServeSettings {
     #[serde(default = "hundredths::<f64, 25>")]
     #[schemars(range(min = 0.0))]
     pub max_gap: f64,
+    /// Seconds that a run waits while no server can be reached, at its start and whenever they are away: one that is
+    /// back loads the weights again, proves them, and answers what it was asked. 0: the run ends after `tries`.
+    #[serde(default)]
+    #[schemars(range(min = 0.0, max = 86_400.0))]
+    pub wait: f64,
 }
 
 /// Servers with vLLM's API: their addresses, or how flow starts them.

@@ -1,10 +1,14 @@
 //! What a pipeline can say about models.
 
+use super::model::adapter::is_adapter_folder;
+use super::model::checkpoint::gguf_at;
+use super::model::saved::{CONFIG, TRAINED};
 use super::remote_settings::{RemoteModel, ServeSettings, TemplateVariables, TrainSettings};
 use crate::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
+use std::path::Path;
 
 /// A model: a new one, one that lies on disk, one on the base of another, an encoder, or one that a server runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -226,6 +230,13 @@ pub struct SharedModel {
 }
 
 impl LoadModel {
+    /// Whether it lies as others published it: flow has neither written its weights nor is an adapter among them.
+    pub fn published(&self) -> bool {
+        let folder = Path::new(&self.load);
+        let written = is_adapter_folder(folder) || folder.join(TRAINED).exists();
+        self.adapter.is_none() && self.of.is_none() && !written && (folder.join(CONFIG).exists() || gguf_at(folder).is_some())
+    }
+
     /// Why its base can't be computed as `base` asks, if it can't; `dropout` is that of its adapter, if it has one.
     pub(super) fn base_fault(&self, dropout: Option<f64>) -> Option<&'static str> {
         match dropout {

@@ -131,6 +131,14 @@ impl PolicyState {
         }
     }
 
+    /// Looks whether the trainers of models are still there, while nothing is asked of them.
+    ///
+    /// # Errors
+    /// Why one is gone for good.
+    pub fn watch(&self) -> Result<()> {
+        self.trained.values().try_for_each(TrainedModel::watch)
+    }
+
     /// The models by name, with their vocabularies and their sizes.
     pub fn models(&self) -> impl Iterator<Item = (&String, &Arc<Tokenizer>, Sizes)> {
         let here = self.models.iter().map(|(name, model)| (name, &model.tokenizer, model.start.sizes));
@@ -204,10 +212,10 @@ impl PolicyState {
         }
     }
 
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path, trained: bool) -> Result<ExportedWeights> {
         match self.trained.get(name) {
             Some(model) => model.lend(version, root),
-            None => self.with_head(name, Head::Language)?.lend(name, version, root),
+            None => self.with_head(name, Head::Language)?.lend(name, version, root, trained),
         }
     }
 

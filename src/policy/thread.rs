@@ -14,11 +14,15 @@ use super::{
 use crate::pulse::Pulse;
 use crossbeam_channel::{bounded, select, unbounded, Sender};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often trainers are looked at while nothing is asked of them.
+const LOOK: Duration = Duration::from_secs(1);
 
 type PolicyJob = Box<dyn FnOnce(&RefCell<PolicyState>) + Send>;
 
@@ -42,6 +46,8 @@ pub struct Policy {
     pulse: Arc<Pulse>,
     device: FoundDevice,
     acting: Arc<BTreeMap<String, Act>>,
+    /// Models that nothing trains.
+    untrained: Arc<BTreeSet<String>>,
     peers: Option<Arc<dyn Peers>>,
 }
 
@@ -89,13 +95,26 @@ impl Policy {
                             job(&read);
                         }
                     });
-                    // Both queues end together, with the last handle.
-                    while let Ok(job) = select! { recv(queue) -> job => job, recv(read_queue) -> job => job } {
-                        beat.unqueue();
-                        beat.begin();
-                        state.borrow().account();
-                        job(&state);
-                        beat.end();
+                    let mut looked = Instant::now();
+                    loop {
+                        // Both queues end together, with the last handle.
+                        let job = select! {
+                            recv(queue) -> job => job.map(Some),
+                            recv(read_queue) -> job => job.map(Some),
+                            default(LOOK) => Ok(None),
+                        };
+                        let Ok(job) = job else { break };
+                        if let Some(job) = job {
+                            beat.unqueue();
+                            beat.begin();
+                            state.borrow().account();
+                            job(&state);
+                            beat.end();
+                        }
+                        if looked.elapsed() >= LOOK {
+                            looked = Instant::now();
+                            state.borrow().watch().unwrap_or_else(|why| beat.fail(why.to_string()));
+                        }
                     }
                 }
             }
@@ -108,7 +127,7 @@ impl Policy {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
                 let own = starting.get_mut(name).map(|servers| servers.ready(settings)).transpose()?;
                 let settings = own.as_ref().unwrap_or(settings);
-                served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes)?);
+                served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes, pulse.clone())?);
             }
         }
         apart(&served, &serving)?;
@@ -125,6 +144,7 @@ impl Policy {
             pulse,
             device,
             acting: Arc::new(acting),
+            untrained: Arc::default(),
             peers: None,
         })
     }
@@ -134,6 +154,11 @@ impl Policy {
     pub fn lending(self, folder: &Path) -> Policy {
         self.served.values().for_each(|served| served.lend_in(folder));
         self
+    }
+
+    /// The same policy, of which nothing trains these models: servers of a published one have its weights already.
+    pub fn untrained(self, models: BTreeSet<String>) -> Policy {
+        Policy { untrained: Arc::new(models), ..self }
     }
 
     /// The same policy, whose updates are made together with the same ones of other processes.
@@ -263,10 +288,11 @@ impl Policy {
     /// second one on.
     fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported> {
         let root = root.to_path_buf();
+        let trained = !self.untrained.contains(model);
         let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
         self.read(model, move |state, model| {
             let expected = state.text_logprobs(model, version, &[row])?.concat();
-            Ok((state.lend(model, version, &root)?, expected))
+            Ok((state.lend(model, version, &root, trained)?, expected))
         })
     }
 

@@ -9,7 +9,7 @@ use super::model::lora::{Adapter, Lora};
 use super::model::saved::{self, SavedModel};
 use super::model::tiny::Tiny;
 use super::model::{Architecture, Net};
-use super::remote::ExportedWeights;
+use super::remote::{ExportedWeights, Weights};
 use super::tensors::values;
 use super::update::parallel::hash;
 use super::update::Moments;
@@ -76,6 +76,8 @@ pub struct VersionedModel {
     pub seed: u64,
     /// Where the weights lie that its adapter is of, if it has one and they lie anywhere else than beside it.
     base: Option<String>,
+    /// Whether it begins as others published it.
+    published: bool,
 }
 
 impl VersionedModel {
@@ -125,6 +127,7 @@ impl VersionedModel {
             cache: bytes(settings.cache_gb),
             seed: mix(seed, text(name)),
             base: self.base.clone(),
+            published: false,
         };
         if let Some(folder) = &settings.adapter {
             let own = adapter::StoredAdapter::open(Path::new(folder))?;
@@ -152,28 +155,36 @@ impl VersionedModel {
             (Dtype::F32, Base::Int8) if device.is_cuda() => Kind::BFloat16,
             (Dtype::F32, _) => Kind::Float,
         };
-        // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
-        let mut saved = stored.load(device, kind)?;
-        // Where an adapter learns, the head is learnt beside it, and the base is what it was.
-        let learns = load.lora.is_some() || adapter.is_some();
-        if let Some(head) = load.head.filter(|_| !learns) {
-            saved = saved.with_head(head).map_err(wrong)?;
-        }
-        let named = saved::published(&*saved.architecture);
-        let mut model = VersionedModel::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
-        drop(saved.flat);
         let kept = match load.base {
             _ if device.is_cuda() => None,
             Base::Own => None,
             Base::Int8 => Some(MatrixFormat::Int8),
             Base::F32 => Some(MatrixFormat::F32),
         };
-        if let Some(kept) = kept {
-            if !model.start.architecture().in_engine() {
-                return Err(wrong(ModelFault::Base { why: not_in_engine(&model.start) }));
-            }
-            model = model.packed(kept, !named);
+        if kept.is_some() && !stored.architecture.in_engine() {
+            return Err(wrong(ModelFault::Base { why: not_in_engine(&*stored.architecture) }));
         }
+        let named = saved::published(&*stored.architecture);
+        // What need not be saved is packed as it is read, so that the base never lies in memory whole.
+        let read = kept.filter(|_| named).map(|kept| stored.packed(kept)).transpose()?.flatten();
+        let mut model = match read {
+            Some(start) => VersionedModel::beside(start, stored.tokenizer, seed),
+            None => {
+                // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
+                let mut saved = stored.load(device, kind)?;
+                // Where an adapter learns, the head is learnt beside it, and the base is what it was.
+                let learns = load.lora.is_some() || adapter.is_some();
+                if let Some(head) = load.head.filter(|_| !learns) {
+                    saved = saved.with_head(head).map_err(wrong)?;
+                }
+                let model = VersionedModel::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
+                drop(saved.flat);
+                match kept {
+                    Some(kept) => model.packed(kept, !named),
+                    None => model,
+                }
+            }
+        };
         if let Some(lora) = &load.lora {
             model = model.adapted(lora, load.head).map_err(wrong)?;
         } else if let Some((adapter, own)) = adapter {
@@ -183,7 +194,7 @@ impl VersionedModel {
         // What a trainer learns acts as it is.
         let act = if load.train.is_some() { Act::Own } else { load.act };
         let acting = Acting::new(act, &model.start).map_err(wrong)?;
-        Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), acting, ..model })
+        Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), acting, published: load.published(), ..model })
     }
 
     /// A model that begins with those weights and trains all of them.
@@ -191,16 +202,22 @@ impl VersionedModel {
         let start = Net::new(architecture, flat, kind, tokenizer.ends());
         let versions = VecDeque::from([(0, flat.shallow_clone())]);
         let (stores, acting, cache, base) = Default::default();
-        VersionedModel { start, tokenizer, versions, moments: Moments::new(flat), stores, acting, cache, seed, base }
+        VersionedModel { start, tokenizer, versions, moments: Moments::new(flat), stores, acting, cache, seed, base, published: false }
     }
 
     /// The same with its base packed once, to be computed row by row, since only what will stand beside it is trained.
     /// Where it need not be `saved`, nothing else is left of it.
     fn packed(self, kept: MatrixFormat, saved: bool) -> VersionedModel {
-        let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, self.start.device())));
-        let VersionedModel { start, versions, .. } = self;
+        let VersionedModel { start, tokenizer, versions, seed, .. } = self;
         drop(versions);
-        VersionedModel { start: start.packed(kept, saved), versions: VecDeque::new(), moments, ..self }
+        VersionedModel::beside(start.packed(kept, saved), tokenizer, seed)
+    }
+
+    /// A model that begins with `start` and trains nothing of it: an adapter will stand beside it.
+    fn beside(start: Net, tokenizer: Arc<Tokenizer>, seed: u64) -> VersionedModel {
+        let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
+        let (versions, stores, acting, cache, base) = Default::default();
+        VersionedModel { start, tokenizer, versions, moments, stores, acting, cache, seed, base, published: false }
     }
 
     /// The same with a new adapter, which alone is trained: with a value head beside it where it has `head: value`, or
@@ -292,21 +309,25 @@ impl VersionedModel {
 
     /// Writes the adapter of a version that is still kept, or where it has none all its weights, for a server to load:
     /// into a folder in `root` that is called after what is in it, so that no two have one name. `name` is what the
-    /// model is called.
+    /// model is called. Of a published model that nothing trains a server has the weights already.
     ///
     /// # Errors
     /// If no server can generate for it, or it can't be written.
-    pub fn lend(&self, name: &str, version: u64, root: &Path) -> Result<ExportedWeights> {
+    pub fn lend(&self, name: &str, version: u64, root: &Path, trained: bool) -> Result<ExportedWeights> {
         if !self.can_be_served() {
             return Err(PolicyError::model(name, ModelFault::NotServed));
         }
         let flat = self.trained_at(name, version)?;
+        if self.published && !trained {
+            return Ok(ExportedWeights { name: name.into(), versions: self.version_numbers(), kind: Weights::Own });
+        }
         // Of another run they are other weights, which that run may take away.
         let (versions, whole) = (self.version_numbers(), self.start.adapter().is_none());
         // Of billions of numbers a million tell two updates apart.
         let step = if whole { (flat.numel() as i64 >> 20).max(1) } else { 1 };
         let content = mix(hash(&values(&flat.slice(0, None, None, step))), text(&root.display().to_string()));
-        let lent = ExportedWeights { name: format!("{name}-{version}-{content:016x}"), versions, whole };
+        let kind = if whole { Weights::Whole } else { Weights::Adapter };
+        let lent = ExportedWeights { name: format!("{name}-{version}-{content:016x}"), versions, kind };
         let folder = root.join(&lent.name);
         if !folder.exists() {
             let (flat, moments) = (flat.shallow_clone(), Moments::new(flat));
@@ -408,8 +429,8 @@ impl VersionedModel {
 }
 
 /// Why the engine doesn't compute a model of another architecture than it knows.
-pub fn not_in_engine(net: &Net) -> String {
-    format!("its architecture `{}` is of another shape", net.architecture().name())
+pub fn not_in_engine(architecture: &dyn Architecture) -> String {
+    format!("its architecture `{}` is of another shape", architecture.name())
 }
 
 /// Bytes of a tensor's own numbers; of one that repeats a few, of these.

@@ -46,6 +46,7 @@ mod report;
 mod resume;
 mod see;
 mod serve;
+mod served;
 mod slea_rl;
 mod study;
 mod terminal;

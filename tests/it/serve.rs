@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/models/llama-tied");
+pub const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/models/llama-tied");
 
 /// What a server was told and asked, in order.
 #[derive(Clone, Debug, PartialEq)]
-enum Heard {
+pub enum Heard {
     Load { name: String, weights: Vec<u8> },
     Unload(String),
     Asked(String),
@@ -22,7 +22,7 @@ enum Heard {
 
 /// As vLLM: it computes with the adapters that lie where it is told, and knows no other ones.
 #[derive(Clone, Default)]
-struct Machine {
+pub struct Machine {
     heard: Arc<Mutex<Vec<Heard>>>,
     loaded: Arc<Mutex<BTreeMap<String, Policy>>>,
     /// The weights that took the place of its own.
@@ -30,9 +30,9 @@ struct Machine {
     /// Where adapters were loaded from.
     folders: Arc<Mutex<Vec<PathBuf>>>,
     /// How far its log-probabilities are from those of the model.
-    off: f64,
+    pub off: f64,
     /// After so many answers it is gone, and after the second number of requests it is there again, knowing nothing.
-    gone: Option<(usize, usize)>,
+    pub gone: Option<(usize, usize)>,
     /// How long it loads an adapter once it is there again.
     loads: Duration,
     requests: Arc<Mutex<usize>>,
@@ -119,12 +119,12 @@ impl Machine {
         self.heard.lock().unwrap().clear();
     }
 
-    fn heard(&self) -> Vec<Heard> {
+    pub fn heard(&self) -> Vec<Heard> {
         self.heard.lock().unwrap().clone()
     }
 
     /// The adapters that were loaded, in order, and their weights.
-    fn loads(&self) -> Vec<(String, Vec<u8>)> {
+    pub fn loads(&self) -> Vec<(String, Vec<u8>)> {
         let load = |heard: Heard| match heard {
             Heard::Load { name, weights } => Some((name, weights)),
             _ => None,
@@ -156,7 +156,7 @@ fn written(policy: &Policy, prompt: Vec<u32>, body: &Value) -> Value {
     json!({ "choices": [{ "finish_reason": finish, "token_ids": reply.tokens, "logprobs": { "tokens": names, "token_logprobs": reply.logprobs } }] })
 }
 
-fn likely(policy: &Policy, prompt: &[u32], off: f64) -> Value {
+pub fn likely(policy: &Policy, prompt: &[u32], off: f64) -> Value {
     let row = Example { prompt: prompt[..1].to_vec(), response: prompt[1..].to_vec(), ..Example::default() };
     let logprobs = policy.logprobs("actor", &[row], Some(1.0)).unwrap().remove(0);
     let entries = prompt[1..]
@@ -168,7 +168,7 @@ fn likely(policy: &Policy, prompt: &[u32], off: f64) -> Value {
 }
 
 /// GRPO of adapters, all of whose versions stay on disk. `serve` is what the model says of a server.
-fn learns(serve: &str, decode: &str) -> String {
+pub fn learns(serve: &str, decode: &str) -> String {
     format!(
         "flow: serve\niterations: 3\nseed: 5\nmodels:\n  actor: {{ load: {BASE}, lora: {{ rank: 4 }}{serve} }}\nnodes:
   tasks: {{ op: tasks, with: {{ env: minesweeper, size: 3, mines: 2, batch: 2 }} }}
@@ -385,17 +385,17 @@ fn a_server_that_cannot_load_adapters_ends_the_run() {
 }
 
 /// What a model says of these servers.
-fn many(servers: &[&Server], more: &str) -> String {
+pub fn many(servers: &[&Server], more: &str) -> String {
     let urls: Vec<String> = servers.iter().map(|server| format!("\"{}\"", server.url)).collect();
     format!(", serve: {{ vllm: [{}], tries: 3, timeout: 60{more} }}", urls.join(", "))
 }
 
-fn start(machine: &Machine) -> Server {
+pub fn start(machine: &Machine) -> Server {
     let says = machine.clone();
     Server::start(move |_, path, body| says.says(path, body))
 }
 
-const PLAYED: &str = "select iteration, task, sample, turn, action, weights, reward from rollout order by all";
+pub const PLAYED: &str = "select iteration, task, sample, turn, action, weights, reward from rollout order by all";
 
 /// The figure of a server in each iteration.
 fn server_gaps(run: &Path, server: &Server) -> Vec<f64> {

@@ -223,6 +223,20 @@ describe("flow view", () => {
     drawn.token_entropies.forEach((entropy, i) => near(titles[i], entropy));
   });
 
+  it("draws a figure of a row as the row's, and offers none of its tokens where the update kept none", async () => {
+    const row = sql("audited", "SELECT iteration, task, sample, logit_grad FROM trajectories WHERE logit_grad > 0 ORDER BY ALL LIMIT 1")[0];
+    const at = (by) => `#/r/${numbers.audited}/i/${row.iteration}/e/${encodeURIComponent(row.task)}/${row.sample}?numbers=1&by=${by}`;
+    await open(at("gradient"), ".turn");
+    assert.match(await page.locator("p.problem").innerText(), /No gradient: this row's update kept no figures a token: `token_figures: true`/);
+    assert.equal(await page.locator(".answer .token[class*=plus]").count(), 0);
+    for (const name of ["ratio", "gradient", "entropy"]) assert.equal(await page.locator(`option[value=${name}]`).isDisabled(), true, name);
+    assert.equal(await page.locator("option[value=logprob]").isDisabled(), false);
+    await open(at("row_gradient"), ".answer .whole");
+    assert.equal(await page.locator(".turn .answer").first().locator("sub").count(), 1);
+    assert.equal(await page.locator(".answer .token[class*=plus]").count(), 0);
+    await open(`#/r/${numbers.one}/i/3`, "h2, table");
+  });
+
   it("shows what moved the weights, a memory as of an iteration, and a panel", async () => {
     await open(`#/r/${numbers.one}/i/1?view=updates`, "h2");
     const largest = sql("one", "SELECT task, sample, turn FROM provenance WHERE iteration = 1 ORDER BY logit_grad DESC NULLS LAST, task, sample, attempt, turn, phase LIMIT 1")[0];

@@ -7,7 +7,7 @@ const WIDTH = 156;
 const HEIGHT = 46;
 
 function layout(nodes) {
-  const graph = new dagre.graphlib.Graph({ compound: true }).setGraph({ rankdir: "LR", nodesep: 18, ranksep: 46, marginx: 12, marginy: 20 }).setDefaultEdgeLabel(() => ({}));
+  const graph = new dagre.graphlib.Graph({ compound: true }).setGraph({ rankdir: "LR", nodesep: 18, ranksep: 46, marginx: 44, marginy: 20 }).setDefaultEdgeLabel(() => ({}));
   const loops = new Set(nodes.filter((node) => node.holds).map((node) => node.id));
   for (const node of nodes) {
     if (loops.has(node.id)) graph.setNode(node.id, {});
@@ -39,11 +39,14 @@ export function Graph({ nodes, activity = {}, chosen, onChoose }) {
   const box = (id) => graph.node(id);
   const line = (edge) => {
     if (!edge.delayed) return path(graph.edge(edge.from, edge.to).points);
+    // It leaves to the right and comes from the left, between the columns, and below all nodes: it crosses none.
     const [a, b] = [box(edge.from), box(edge.to)];
-    const low = Math.max(a.y, b.y) + HEIGHT;
-    return `M${a.x},${a.y + HEIGHT / 2} C${a.x},${low + 20} ${b.x},${low + 20} ${b.x},${b.y + HEIGHT / 2}`;
+    const aside = 8 + 5 * (delayed.indexOf(edge) % 5);
+    return `M${a.x + WIDTH / 2},${a.y} H${a.x + WIDTH / 2 + aside} V${low(edge)} H${b.x - WIDTH / 2 - aside - 6} V${b.y} H${b.x - WIDTH / 2}`;
   };
-  const depth = Math.max(height, ...edges.filter((edge) => edge.delayed).map((edge) => Math.max(box(edge.from).y, box(edge.to).y) + HEIGHT + 14));
+  const delayed = edges.filter((edge) => edge.delayed);
+  const low = (edge) => height + 8 * delayed.indexOf(edge);
+  const depth = height + 8 * delayed.length;
   return html`<div class="scroll"><svg class="graph" viewBox=${`0 0 ${width} ${depth}`} width=${width} height=${depth} role="group" aria-label="the pipeline's nodes">
     <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z" /></marker></defs>
     ${[...loops].map((id) => { const at = box(id); return html`<g key=${id} class="frame"><rect x=${at.x - at.width / 2} y=${at.y - at.height / 2} width=${at.width} height=${at.height} rx="6" /><text x=${at.x - at.width / 2 + 8} y=${at.y - at.height / 2 - 5}>${id}</text></g>`; })}

@@ -62,7 +62,10 @@ export const Answer = ({ answer, run, cells, caption, sort, hide = [] }) => html
   <${Table} columns=${answer.columns.filter((name) => !hide.includes(name))} rows=${records(answer)} cells=${cells} caption=${caption} more=${answer.more} sort=${sort} />
   <${Sql} sql=${answer.sql} run=${run} />`;
 
-/** One of several choices. */
+/** One of several choices, each with its name and, where it can't be chosen, the reason. */
 export const Choice = ({ label, value, options, onChange }) => html`<label class="choice">${label}
   <select value=${value} onChange=${(event) => onChange(event.target.value)}>
-    ${options.map(([key, name]) => html`<option key=${key} value=${key} selected=${key === value}>${name}</option>`)}</select></label>`;
+    ${options.map(([key, name, lacks]) => html`<option key=${key} value=${key} selected=${key === value} disabled=${Boolean(lacks)} title=${lacks || ""}>${name}${lacks ? ` (${lacks.split(":")[0]})` : ""}</option>`)}</select></label>`;
+
+/** A long number in a few digits; the whole one where the pointer rests. */
+export const Short = ({ id }) => (String(id).length > 8 ? html`<span title=${id}>${String(id).slice(0, 6)}…</span>` : String(id));

@@ -6,7 +6,8 @@ use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
 use crate::log::sql::quoted;
-use serde_json::json;
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
 
 /// Over how many iterations episodes that read an entry are compared with others.
 pub const COMPARED: u64 = 200;
@@ -103,7 +104,30 @@ pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
         rows.name,
         MOST + 1
     );
-    within(run, first..=last, &sql)
+    let mut answer = within(run, first..=last, &sql)?;
+    answer["text"] = texts(run, &[id])?.remove(&id).into();
+    Ok(answer)
+}
+
+/// The texts of entries as they last came, those that have left their memory among them.
+fn texts(run: &ServedRun, ids: &[u64]) -> Result<BTreeMap<u64, String>> {
+    let mut known = BTreeMap::new();
+    let names = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    for node in nodes_with(run, "change")? {
+        if ids.is_empty() || !RunTable::of(run, &node)?.has("text") {
+            continue;
+        }
+        let sql = format!("SELECT id, {} AS text FROM {} WHERE id IN ({names}) GROUP BY id", latest("text"), quoted(&node));
+        let answer = up_to(run, None, &sql)?;
+        let rows = answer["rows"].as_array().into_iter().flatten();
+        known.extend(rows.filter_map(|row| Some((number(&row[0])?, row[1].as_str()?.to_owned()))));
+    }
+    Ok(known)
+}
+
+/// A number of an answer, where those that a browser would round are texts.
+fn number(cell: &Value) -> Option<u64> {
+    cell.as_u64().or_else(|| cell.as_str()?.parse().ok())
 }
 
 /// For each retrieved entry: the episodes that retrieved it, and the others of the same tasks, from the first to the
@@ -128,5 +152,16 @@ pub fn effects(run: &ServedRun, iteration: u64) -> Answer {
     );
     let mut answer = within(run, first..=iteration, &sql)?;
     answer["first"] = json!(first);
+    let rows = answer["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let ids: Vec<u64> = rows.iter().filter_map(|row| number(&row[0])).collect();
+    let texts = texts(run, &ids)?;
+    if let Some(rows) = answer["rows"].as_array_mut() {
+        let text = |row: &Value| number(&row[0]).and_then(|id| texts.get(&id));
+        rows.iter_mut().for_each(|row| {
+            let text = json!(text(row));
+            row.as_array_mut().into_iter().for_each(|row| row.push(text.clone()))
+        });
+    }
+    answer["columns"].as_array_mut().into_iter().for_each(|columns| columns.push("text".into()));
     Ok(answer)
 }

@@ -7,14 +7,14 @@
 
 use super::config::VALUE_HEAD;
 use super::folder::{json, read, tensors, whole};
-use super::lora::{whole as learnt_whole, Adapter, Lora, HEAD_MODULE};
+use super::lora::{whole as learnt_whole, Adapter, Lora};
 use super::parameters::Layout;
+use super::peft::PeftConfig;
 use super::safetensors::SafetensorsFiles;
 use super::saved::{self, check_moments, named, read_moments, write_moments, write_weights, TrainingProgress, TRAINED};
 use super::source::{check, read as read_tensors, TensorSource};
 use crate::policy::update::Moments;
 use crate::policy::{FileFault, PolicyError, Result};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,61 +26,6 @@ pub const CONFIG: &str = "adapter_config.json";
 /// The adapters' weights.
 pub const WEIGHTS: &str = "adapter_model.safetensors";
 const MOMENTS: &str = "adapter_optimizer.safetensors";
-
-/// What PEFT writes about an adapter. What isn't named here doesn't change what is computed.
-#[derive(Serialize, Deserialize)]
-struct PeftConfig {
-    peft_type: String,
-    task_type: Option<String>,
-    base_model_name_or_path: Option<String>,
-    r: usize,
-    lora_alpha: f64,
-    #[serde(default)]
-    lora_dropout: f64,
-    /// Names, or one text that is a regular expression.
-    target_modules: Value,
-    #[serde(default = "none")]
-    bias: String,
-    #[serde(default)]
-    use_rslora: bool,
-    #[serde(default)]
-    use_dora: bool,
-    #[serde(default)]
-    lora_bias: bool,
-    #[serde(default)]
-    fan_in_fan_out: bool,
-    modules_to_save: Option<Vec<String>>,
-    #[serde(default)]
-    layers_to_transform: Value,
-    #[serde(default)]
-    rank_pattern: serde_json::Map<String, Value>,
-    #[serde(default)]
-    alpha_pattern: serde_json::Map<String, Value>,
-    #[serde(default)]
-    inference_mode: bool,
-}
-
-fn none() -> String {
-    "none".into()
-}
-
-impl PeftConfig {
-    /// What is there that can't be computed here, if anything is.
-    fn unsupported(&self) -> Option<String> {
-        let patterns = !self.rank_pattern.is_empty() || !self.alpha_pattern.is_empty();
-        let saved = self.modules_to_save.iter().flatten().any(|module| module != HEAD_MODULE);
-        [
-            (self.peft_type != "LORA", format!("an adapter of type `{}`; `LORA` is", self.peft_type)),
-            (self.use_dora, "`use_dora`".into()),
-            (self.bias != "none" || self.lora_bias, "biases of an adapter".into()),
-            (self.fan_in_fan_out, "`fan_in_fan_out`".into()),
-            (saved, "`modules_to_save`".into()),
-            (patterns, "`rank_pattern` and `alpha_pattern`".into()),
-        ]
-        .into_iter()
-        .find_map(|(there, what)| there.then_some(what))
-    }
-}
 
 /// Whether `folder` is that of an adapter.
 pub fn is_adapter_folder(folder: &Path) -> bool {
@@ -111,17 +56,12 @@ impl StoredAdapter {
     /// Names the file that is missing or damaged, or what can't be computed here.
     pub fn open(folder: &Path) -> Result<StoredAdapter> {
         let path = folder.join(CONFIG);
-        let config: PeftConfig = read(&path)?;
-        if let Some(what) = config.unsupported() {
-            return Err(PolicyError::at(&path, FileFault::Unsupported(what)));
-        }
+        let config = PeftConfig::parse(&read(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
         let weights = folder.join(WEIGHTS);
         let files = SafetensorsFiles::open(&weights, vec![weights.clone()])?;
         let modules = || files.names().into_iter().filter_map(Lora::module_of).map(String::from).collect::<BTreeSet<_>>();
         let targets = match &config.target_modules {
-            Value::Array(names) if config.layers_to_transform.is_null() => {
-                names.iter().filter_map(|name| name.as_str().map(String::from)).collect()
-            }
+            Value::Array(names) if config.takes_all() => names.iter().filter_map(|name| name.as_str().map(String::from)).collect(),
             _ => modules().into_iter().collect(),
         };
         let lora = Lora { rank: config.r, alpha: config.lora_alpha, dropout: config.lora_dropout, stabilised: config.use_rslora, targets };
@@ -214,7 +154,7 @@ pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<()> {
                 ".".into()
             }
         };
-        json(&to.join(CONFIG), &config(&saved.adapter, base))?;
+        json(&to.join(CONFIG), &PeftConfig::of(&saved.adapter, base))?;
         tensors(&to.join(WEIGHTS), &named(saved.adapter.layout(), &saved.flat, ""))?;
         json(&to.join(TRAINED), &TrainingProgress { version: saved.version, steps: saved.moments.steps })?;
         if saved.moments.steps > 0 {
@@ -222,27 +162,4 @@ pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<()> {
         }
         Ok(())
     })
-}
-
-fn config(adapter: &Adapter, base: String) -> PeftConfig {
-    let lora = &adapter.lora;
-    PeftConfig {
-        peft_type: "LORA".into(),
-        task_type: Some("CAUSAL_LM".into()),
-        base_model_name_or_path: Some(base),
-        r: lora.rank,
-        lora_alpha: lora.alpha,
-        lora_dropout: lora.dropout,
-        target_modules: lora.targets.clone().into(),
-        bias: none(),
-        use_rslora: lora.stabilised,
-        use_dora: false,
-        lora_bias: false,
-        fan_in_fan_out: false,
-        modules_to_save: adapter.head.then(|| vec![HEAD_MODULE.into()]),
-        layers_to_transform: Value::Null,
-        rank_pattern: Default::default(),
-        alpha_pattern: Default::default(),
-        inference_mode: true,
-    }
 }

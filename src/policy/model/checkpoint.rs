@@ -7,13 +7,15 @@ use super::gguf::{self, Gguf};
 use super::lora::Adapter;
 use super::safetensors::SafetensorsFiles;
 use super::saved::{check_moments, read_moments, NewModelConfig, SavedModel, TrainingProgress, CONFIG, MOMENTS, TRAINED};
-use super::source::{check, read as read_tensors, TensorSource};
-use super::{adapter, find, Architecture};
+use super::source::{check, read as read_tensors, read_leaf, TensorSource};
+use super::{adapter, find, Architecture, Net};
 use crate::files;
+use crate::policy::engine::MatrixFormat;
 use crate::policy::tokenizer::{Tokenizer, FILES, WORDS_FILE};
 use crate::policy::update::Moments;
 use crate::policy::{FileFault, Head, PolicyError, Result};
 use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -237,6 +239,31 @@ impl StoredModel {
             return Err(PolicyError::at(self.source.path(), FileFault::Vocabulary { tokens, vocab }));
         }
         Ok(StoredModel { architecture: self.architecture.with_tokens(tokens), ..self })
+    }
+
+    /// The model as the engine computes it, its base packed matrix by matrix as it is read; none where adapters are to
+    /// become part of the base.
+    ///
+    /// # Errors
+    /// If a file can't be read.
+    pub fn packed(&self, kept: MatrixFormat) -> Result<Option<Net>> {
+        if !self.adapters.is_empty() {
+            return Ok(None);
+        }
+        let layout = self.architecture.layout();
+        let failed = RefCell::new(None);
+        let leaf = |name: &str| {
+            let leaf = layout.leaf_of(name).map(|leaf| &layout.leaves[leaf]).filter(|_| failed.borrow().is_none())?;
+            match read_leaf(&*self.source, &layout, leaf) {
+                Ok(numbers) => Some((numbers, leaf.size.clone())),
+                Err(error) => {
+                    failed.replace(Some(error));
+                    None
+                }
+            }
+        };
+        let net = Net::read_packed(self.architecture.clone(), &leaf, kept, self.tokenizer.ends());
+        failed.into_inner().map_or(Ok(Some(net)), Err)
     }
 
     /// Reads the tensors, as numbers of `kind`; what adapters there are becomes part of them.

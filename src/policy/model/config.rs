@@ -102,7 +102,14 @@ impl DecoderConfig {
     /// What generation and updates need to know.
     pub fn sizes(&self) -> Sizes {
         let cached = 2 * self.layers * self.kv_heads * self.head;
-        Sizes { vocab: self.tokens, context: self.context, width: self.width, value: self.output == OutputHead::Value, cached }
+        Sizes {
+            vocab: self.tokens,
+            rows: self.vocab,
+            context: self.context,
+            width: self.width,
+            value: self.output == OutputHead::Value,
+            cached,
+        }
     }
 
     /// The parameters, under the names of the Llama family on Hugging Face.

@@ -15,10 +15,12 @@ pub mod export;
 mod fields;
 pub mod folder;
 mod gguf;
+mod harmless;
 mod linear;
 mod llama;
 pub mod lora;
 pub mod parameters;
+mod peft;
 mod qwen2;
 mod qwen3;
 pub mod reading;
@@ -30,7 +32,7 @@ pub mod tiny;
 mod views;
 pub mod weights;
 
-use super::engine::{AdaptedEngine, Engine, MatrixFormat};
+use super::engine::{AdaptedEngine, Engine, MatrixFormat, WeightsByName};
 use super::learner::RowLimits;
 use super::products::isa::Isa;
 use super::tensors::values;
@@ -65,6 +67,8 @@ pub fn find(name: &str) -> Option<ReadArchitecture> {
 pub struct Sizes {
     /// Tokens that it knows.
     pub vocab: usize,
+    /// Rows of its output matrix, which may be more than its tokenizer has tokens.
+    pub rows: usize,
     /// The most tokens of a sequence.
     pub context: usize,
     /// Numbers of a final state.
@@ -192,6 +196,16 @@ impl Net {
         let adapters = Arc::new(engine.bare());
         let weights = if saved { self.weights.bare() } else { self.weights.hollow() };
         Net { network: None, running: Some(AdaptedEngine { engine, adapters }), weights, ..self.bare() }
+    }
+
+    /// `architecture` as the engine computes it, whose matrices `leaf` reads one after the other: nothing else is left of
+    /// them than what is packed.
+    pub fn read_packed(architecture: Arc<dyn Architecture>, leaf: &WeightsByName, kept: MatrixFormat, ends: &[u32]) -> Net {
+        let engine = Arc::new(Engine::new(&architecture.sized(), leaf, kept, Isa::chosen()));
+        let adapters = Arc::new(engine.bare());
+        let weights = Weights::hollow_of(&Arc::new(architecture.layout()));
+        let (sizes, below, running) = (architecture.sizes(), architecture.clone(), Some(AdaptedEngine { engine, adapters }));
+        Net { sizes, architecture, below, weights, network: None, ends: ends.into(), seed: 0, running }
     }
 
     fn with_weights(&self, weights: Weights) -> Net {

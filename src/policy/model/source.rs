@@ -1,6 +1,7 @@
 //! Tensors that lie in files, found by name and checked against an architecture before any of them is read.
 
-use super::parameters::Layout;
+use super::parameters::{Layout, Leaf};
+use crate::policy::tensors::values;
 use crate::policy::threads::spread;
 use crate::policy::{FileFault, PolicyError, Result};
 use std::path::Path;
@@ -57,6 +58,28 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
     }
 }
 
+/// The numbers in f32 of the parameters `leaf` is made of, one after the other, of a source that [`check`] found to be
+/// whole.
+///
+/// # Errors
+/// If a file can't be read, or has a NaN or infinite number.
+pub fn read_leaf(source: &dyn TensorSource, layout: &Layout, leaf: &Leaf) -> Result<Vec<f32>> {
+    let numbers = Tensor::empty([leaf.size.iter().product::<i64>()], (Kind::Float, Device::Cpu));
+    for parameter in layout.stacked_in(leaf) {
+        read_into(source, &parameter.name, &mut numbers.narrow(0, parameter.at - leaf.at, parameter.len()))?;
+    }
+    Ok(values(&numbers))
+}
+
+/// Reads a tensor, whose numbers must be finite.
+fn read_into(source: &dyn TensorSource, name: &str, to: &mut Tensor) -> Result<()> {
+    source.read(name, to)?;
+    if !bool::try_from(to.f_isfinite()?.f_all()?)? {
+        return Err(PolicyError::at(source.file(name), FileFault::NotFinite { tensor: name.into() }));
+    }
+    Ok(())
+}
+
 /// The flat vector `[layout.len()]` of the tensors that [`check`] found, as numbers of `kind`, each tensor read
 /// straight to its place.
 ///
@@ -67,12 +90,7 @@ pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: De
     let readers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(READERS);
     let place = || flat.shallow_clone();
     spread(readers, place, &layout.parameters, |flat, parameter| {
-        let (tensor, mut to) = (format!("{prefix}{}", parameter.name), flat.narrow(0, parameter.at, parameter.len()));
-        source.read(&tensor, &mut to)?;
-        if !bool::try_from(to.f_isfinite()?.f_all()?)? {
-            return Err(PolicyError::at(source.file(&tensor), FileFault::NotFinite { tensor }));
-        }
-        Ok(())
+        read_into(source, &format!("{prefix}{}", parameter.name), &mut flat.narrow(0, parameter.at, parameter.len()))
     })?;
     Ok(flat.to_device(device))
 }

@@ -46,6 +46,13 @@ impl Weights {
         Weights { base: self.base.share(), adapter: None, kind: self.kind, dropped: None }
     }
 
+    /// The names of a model's weights in f32, without numbers.
+    pub fn hollow_of(layout: &Arc<Layout>) -> Weights {
+        let flat = Tensor::empty([0], (Kind::Float, Device::Cpu));
+        let base = Views { layout: layout.clone(), leaves: vec![], flat };
+        Weights { base, adapter: None, kind: Kind::Float, dropped: None }
+    }
+
     /// The same without the numbers of the model's own weights, whose names are left.
     pub fn hollow(&self) -> Weights {
         Weights { base: self.base.hollow(), adapter: None, kind: self.kind, dropped: None }

@@ -6,12 +6,14 @@ use super::api::{self, ServingApi};
 use super::job::Job;
 use super::pool::Pool;
 use super::receiver::Receiver;
-use super::replica::{Adapter, Replica};
-use super::served::{Exported, ExportedWeights};
+use super::replica::{Adapter, Proof, Replica};
+use super::served::{Exported, ExportedWeights, Weights};
 use super::server::{Server, ServerError};
+use super::wait::Wait;
 use crate::policy::model::Sizes;
 use crate::policy::sequence::check;
 use crate::policy::{ModelFault, PolicyError, Request, Result, RowFault, Sampling, ServeSettings, Tokenizer, Unanswered};
+use crate::pulse::Pulse;
 use crate::seed::{mix, text};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ const PROBE: &str =
 const PROBE_TOKENS: usize = 48;
 /// Between two looks at servers while none takes part.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How often a request may find a server gone, beyond its tries, where it waits for servers.
+const WAITS: u32 = 3;
 /// Between two looks at a server that another call proves.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -39,9 +43,12 @@ pub struct Fleet {
     pool: Pool,
     pub tokenizer: Arc<Tokenizer>,
     pub sizes: Sizes,
-    probe: Vec<u32>,
+    proof: Proof,
     tries: u32,
-    max_gap: f64,
+    /// How long a call waits for a server that is away.
+    pub wait: Duration,
+    /// What shows that a wait is no standstill.
+    pub pulse: Arc<Pulse>,
     pub adapters: Mutex<Adapters>,
     /// What ended the run, so that whatever waits ends at once.
     ended: Mutex<Option<PolicyError>>,
@@ -85,7 +92,7 @@ impl Fleet {
     ///
     /// # Errors
     /// If no servers are named, or the environment has no key for them.
-    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<Fleet> {
+    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes, pulse: Arc<Pulse>) -> Result<Fleet> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
@@ -97,7 +104,7 @@ impl Fleet {
         }
         let replica = |(i, address): (usize, &String)| {
             let receiver = receivers.get(i).map(|address| Receiver::new(address));
-            Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?, receiver))
+            Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?, receiver, settings.wait > 0.0))
         };
         let mut probe = tokenizer.encode(PROBE);
         probe.truncate(PROBE_TOKENS.min(sizes.context.saturating_sub(1)));
@@ -108,9 +115,10 @@ impl Fleet {
             replicas: addresses.iter().enumerate().map(replica).collect::<Result<_>>()?,
             tokenizer,
             sizes,
-            probe,
+            proof: Proof { probe, max_gap: settings.max_gap, beyond: (sizes.rows > sizes.vocab).then_some((sizes.rows, sizes.vocab)) },
             tries: settings.server.tries,
-            max_gap: settings.max_gap,
+            wait: Duration::from_secs_f64(settings.wait),
+            pulse,
             adapters: Mutex::new(Adapters::new(std::env::temp_dir().join(folder), true)),
             ended: Mutex::default(),
         })
@@ -129,32 +137,42 @@ impl Fleet {
             return Ok(adapter.clone());
         }
         let start = Instant::now();
-        let (ExportedWeights { name, versions, whole }, expected) = lend(&adapters.root, &self.probe)?;
-        self.take_back(&mut adapters, &versions, whole);
+        let (ExportedWeights { name, versions, kind }, expected) = lend(&adapters.root, &self.proof.probe)?;
+        self.take_back(&mut adapters, &versions, kind);
         let folder = adapters.root.join(&name);
         let folder = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
-        let adapter = Arc::new(Adapter { name, folder, whole, expected });
-        let proving: Vec<&Replica> = self.replicas.iter().filter(|replica| replica.present() || replica.claim()).collect();
-        std::thread::scope(|scope| {
-            for replica in &proving {
-                let prove = || replica.prove(self.api, &[&*adapter], &self.probe, self.max_gap);
-                // Where no thread can be started, this one does it.
-                if std::thread::Builder::new().name("policy-server".into()).spawn_scoped(scope, prove).is_err() {
-                    replica.prove(self.api, &[&*adapter], &self.probe, self.max_gap);
-                }
+        let adapter = Arc::new(Adapter { name, folder, kind, expected });
+        self.prove_present(&adapter);
+        let mut waits = Wait::new(self);
+        while !self.replicas.iter().any(|replica| replica.fit(&adapter)) {
+            if !waits.on() {
+                return Err(self.none_left());
             }
-        });
-        if !self.replicas.iter().any(|replica| replica.fit(&adapter)) {
-            return Err(self.none_left());
+            std::thread::sleep(PAUSE);
+            self.prove_present(&adapter);
         }
         adapters.known.insert(version, adapter.clone());
         adapters.seconds = Some(start.elapsed().as_secs_f64());
         Ok(adapter)
     }
 
+    /// Has every server that takes part, or is due to be asked again, prove an adapter.
+    fn prove_present(&self, adapter: &Adapter) {
+        let proving: Vec<&Replica> = self.replicas.iter().filter(|replica| replica.present() || replica.claim()).collect();
+        std::thread::scope(|scope| {
+            for replica in &proving {
+                let prove = || replica.prove(self.api, &[adapter], &self.proof);
+                // Where no thread can be started, this one does it.
+                if std::thread::Builder::new().name("policy-server".into()).spawn_scoped(scope, prove).is_err() {
+                    replica.prove(self.api, &[adapter], &self.proof);
+                }
+            }
+        });
+    }
+
     /// Removes weights that won't be requested any more, also those of a process that was killed; servers unload
     /// adapters.
-    fn take_back(self: &Arc<Fleet>, adapters: &mut Adapters, versions: &[u64], whole: bool) {
+    fn take_back(self: &Arc<Fleet>, adapters: &mut Adapters, versions: &[u64], kind: Weights) {
         adapters.known.retain(|version, _| versions.contains(version));
         for folder in std::fs::read_dir(&adapters.root).into_iter().flatten().flatten() {
             let Ok(name) = folder.file_name().into_string() else { continue };
@@ -162,7 +180,7 @@ impl Fleet {
                 for i in 0..self.replicas.len() {
                     let (fleet, name) = (self.clone(), name.clone());
                     self.pool.push(i, &[], move |_| {
-                        fleet.replicas[i].unload(fleet.api, &name, whole);
+                        fleet.replicas[i].unload(fleet.api, &name, kind);
                         true
                     });
                 }
@@ -221,7 +239,7 @@ impl Fleet {
     fn ask(self: &Arc<Fleet>, at: usize, mut job: Job) {
         let replica = &self.replicas[at];
         let call = job.question.call(self, job.adapter.model());
-        let Some(held) = replica.hold(self.api, &job.adapter, &self.probe, self.max_gap) else { return self.send(job) };
+        let Some(held) = replica.hold(self.api, &job.adapter, &self.proof) else { return self.send(job) };
         let sent = Instant::now();
         let answer = replica.call(&call, |response| job.question.read(self, response));
         drop(held);
@@ -240,7 +258,10 @@ impl Fleet {
         // Going elsewhere is no further try.
         let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
         let elsewhere = self.place(&job).is_some_and(|place| place != at);
+        // Nor is waiting for the only one: it is gone, or has begun again and knows no adapter. It may be so a few times.
+        let waits = !self.wait.is_zero() && retried && !replica.present() && job.attempt < self.tries + WAITS;
         match failure.trouble {
+            _ if waits => self.send(job),
             _ if retried && further && (job.attempt < self.tries || elsewhere || !replica.present()) => {
                 if replica.present() && !elsewhere {
                     std::thread::sleep(pause);
@@ -253,10 +274,10 @@ impl Fleet {
         }
     }
 
-    /// Waits until a server has the adapter of a job: `tries` looks, and as long as another call proves a server that
-    /// is away.
+    /// Waits until a server has the adapter of a job: `tries` looks, as long as another call proves a server that is
+    /// away, and as long as `wait` says.
     fn wait_for_one(&self, job: &Job) -> Result<()> {
-        let mut looks = 0;
+        let (mut looks, mut waits) = (0, Wait::new(self));
         loop {
             if let Some(error) = self.ended.lock().clone() {
                 return Err(error);
@@ -271,7 +292,7 @@ impl Fleet {
                 continue;
             }
             looks += 1;
-            if looks >= self.tries {
+            if !waits.on() && looks >= self.tries {
                 break;
             }
             std::thread::sleep(PAUSE * 2u32.saturating_pow(looks - 1).min(16));
@@ -295,7 +316,7 @@ impl Fleet {
         let known: Vec<Arc<Adapter>> = self.adapters.lock().known.values().cloned().collect();
         let adapters: Vec<&Adapter> = known.iter().chain(own).map(|adapter| &**adapter).collect();
         if replica.server.healthy() {
-            replica.prove(self.api, &adapters, &self.probe, self.max_gap);
+            replica.prove(self.api, &adapters, &self.proof);
         } else if let Some(why) = replica.why() {
             replica.leave_out(why);
         }

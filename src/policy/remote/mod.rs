@@ -25,9 +25,10 @@ mod sglang;
 mod start;
 mod ticket;
 mod vllm;
+mod wait;
 
 pub use look::{look, ServerStatus};
-pub use served::{Exported, ExportedWeights, GenerationServer};
+pub use served::{Exported, ExportedWeights, GenerationServer, Weights};
 pub use start::StartedServers;
 pub use ticket::Answered;
 

@@ -4,6 +4,7 @@
 
 use super::api::{Call, ServingApi};
 use super::receiver::Receiver;
+use super::served::Weights;
 use super::server::{FailedAttempt, Server, ServerError};
 use crate::policy::{ModelFault, PolicyError, RowFault, Unanswered};
 use crate::printable::printable;
@@ -18,13 +19,15 @@ use std::time::{Duration, Instant};
 /// How long a server that failed is left alone; each further time twice as long.
 const AWAY: Duration = Duration::from_secs(1);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
+/// The same where a run waits for it.
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
 
 /// An adapter that lies on disk for servers to load, or all weights of a model, and what proves that a server has them.
 pub struct Adapter {
     pub name: String,
     pub folder: PathBuf,
-    /// Whether these are all weights of a model, which a server takes in place of its own.
-    pub whole: bool,
+    /// What the weights are.
+    pub kind: Weights,
     /// The learner's log-probabilities of the tokens of the probe, from the second on.
     pub expected: Vec<f32>,
 }
@@ -32,13 +35,37 @@ pub struct Adapter {
 impl Adapter {
     /// The name that a request has as its model; none for whole weights, which a server computes with anyway.
     pub fn model(&self) -> Option<&str> {
-        (!self.whole).then_some(&self.name)
+        (self.kind == Weights::Adapter).then_some(&self.name)
     }
+
+    /// Whether a server takes all its weights in place of its own.
+    fn whole(&self) -> bool {
+        self.kind == Weights::Whole
+    }
+}
+
+/// What servers prove their weights by.
+pub struct Proof {
+    /// A prompt, which the learner weighs as well.
+    pub probe: Vec<u32>,
+    /// The largest mean difference of its log-probabilities.
+    pub max_gap: f64,
+    /// The rows of the model's output matrix and the tokens of its vocabulary, where these are fewer.
+    pub beyond: Option<(usize, usize)>,
+}
+
+/// Whether a difference is the one between all rows of an output matrix and those of the vocabulary alone, as weights
+/// that were never trained have it.
+fn explains(rows: usize, tokens: usize, gap: f64) -> bool {
+    let beyond = (rows as f64 / tokens as f64).ln();
+    (gap - beyond).abs() < 0.1 * beyond + 0.05
 }
 
 /// One server.
 pub struct Replica {
     pub server: Server,
+    /// The longest pause between two looks at it while it is away.
+    longest: Duration,
     /// What weights are sent to that the server loads, where it doesn't see this disk.
     receiver: Option<Receiver>,
     state: Mutex<ReplicaState>,
@@ -75,8 +102,9 @@ struct Away {
 }
 
 impl Replica {
-    pub fn new(server: Server, receiver: Option<Receiver>) -> Replica {
-        Replica { server, receiver, state: Mutex::default(), loading: RwLock::default() }
+    pub fn new(server: Server, receiver: Option<Receiver>, waits: bool) -> Replica {
+        let longest = if waits { LONGEST_WAIT } else { LONGEST_AWAY };
+        Replica { server, longest, receiver, state: Mutex::default(), loading: RwLock::default() }
     }
 
     /// Whether it takes part and has proved this adapter.
@@ -87,7 +115,7 @@ impl Replica {
 
     /// Whether it can be asked: it takes part and has these weights, or takes them when it is asked.
     pub fn fit(&self, adapter: &Adapter) -> bool {
-        if adapter.whole {
+        if adapter.whole() {
             self.present()
         } else {
             self.has(&adapter.name)
@@ -128,7 +156,7 @@ impl Replica {
 
     /// Leaves it out, and says so the first time.
     pub fn leave_out(&self, why: ModelFault) {
-        let pause = self.state.lock().away.as_ref().map_or(AWAY, |away| (away.pause * 2).min(LONGEST_AWAY));
+        let pause = self.state.lock().away.as_ref().map_or(AWAY, |away| (away.pause * 2).min(self.longest));
         self.away(why, pause);
     }
 
@@ -145,8 +173,8 @@ impl Replica {
 
     /// Keeps its weights what `adapter` asks for as long as the result lives: of whole weights it takes those first
     /// where it has others. None where it can't, and is left out.
-    pub fn hold(&self, api: &dyn ServingApi, adapter: &Adapter, probe: &[u32], max_gap: f64) -> Option<Held<'_>> {
-        if !adapter.whole {
+    pub fn hold(&self, api: &dyn ServingApi, adapter: &Adapter, proof: &Proof) -> Option<Held<'_>> {
+        if !adapter.whole() {
             return self.has(&adapter.name).then_some(Held { _lock: None });
         }
         let lock = self.loading.read();
@@ -156,7 +184,7 @@ impl Replica {
         drop(lock);
         let alone = self.loading.write();
         if !self.sure(&adapter.name) {
-            self.proves_all(api, &[adapter], probe, max_gap);
+            self.proves_all(api, &[adapter], proof);
         }
         let lock = RwLockWriteGuard::downgrade(alone);
         self.has(&adapter.name).then_some(Held { _lock: Some(lock) })
@@ -164,7 +192,7 @@ impl Replica {
 
     /// Whether it needs no loading for these weights.
     fn ready(&self, adapter: &Adapter) -> bool {
-        if adapter.whole {
+        if adapter.whole() {
             self.sure(&adapter.name)
         } else {
             self.has(&adapter.name)
@@ -180,18 +208,18 @@ impl Replica {
 
     /// Has it load and prove `adapters`, and take part if it can; what it has proved isn't asked again. Of whole
     /// weights the last ones count.
-    pub fn prove(&self, api: &dyn ServingApi, adapters: &[&Adapter], probe: &[u32], max_gap: f64) {
+    pub fn prove(&self, api: &dyn ServingApi, adapters: &[&Adapter], proof: &Proof) {
         let _alone = self.loading.write();
-        self.proves_all(api, adapters, probe, max_gap);
+        self.proves_all(api, adapters, proof);
     }
 
-    fn proves_all(&self, api: &dyn ServingApi, adapters: &[&Adapter], probe: &[u32], max_gap: f64) {
-        let last = adapters.iter().rposition(|adapter| adapter.whole).unwrap_or(0);
+    fn proves_all(&self, api: &dyn ServingApi, adapters: &[&Adapter], proof: &Proof) {
+        let last = adapters.iter().rposition(|adapter| adapter.whole()).unwrap_or(0);
         for adapter in adapters.iter().skip(last) {
             if self.ready(adapter) {
                 continue;
             }
-            if let Err(why) = self.loads(api, adapter).and_then(|()| self.weighs(api, adapter, probe, max_gap)) {
+            if let Err(why) = self.loads(api, adapter).and_then(|()| self.weighs(api, adapter, proof)) {
                 // Sent files may be damaged there.
                 self.receiver.iter().filter(|_| matches!(why, ModelFault::Gap { .. })).for_each(|receiver| receiver.remove(&adapter.name));
                 return self.leave_out(why);
@@ -205,12 +233,15 @@ impl Replica {
         }
     }
 
-    /// Has it load weights.
+    /// Has it load weights that aren't its own.
     fn loads(&self, api: &dyn ServingApi, adapter: &Adapter) -> Result<(), ModelFault> {
+        if adapter.kind == Weights::Own {
+            return Ok(());
+        }
         let gone = |what| ModelFault::Server { what };
         let sent = self.receiver.as_ref().map(|receiver| receiver.send(&adapter.name, &adapter.folder));
         let folder = sent.transpose().map_err(gone)?.unwrap_or_else(|| adapter.folder.clone());
-        if adapter.whole {
+        if adapter.whole() {
             let line = self.server.line().map_err(gone)?;
             let mut state = self.state.lock();
             state.proved.clear();
@@ -219,6 +250,7 @@ impl Replica {
             let taken = api.replace(&folder).into_iter().try_for_each(|(path, body)| self.server.load(path, &body));
             return taken.map_err(|error| match error {
                 ServerError::Gone(what) => gone(what),
+                error if self.server.loads_adapters() => ModelFault::TakesAdapters { what: error.text() },
                 error => ModelFault::NotReplaced { what: error.text() },
             });
         }
@@ -237,17 +269,25 @@ impl Replica {
     }
 
     /// Has it prove weights that it has loaded.
-    fn weighs(&self, api: &dyn ServingApi, adapter: &Adapter, probe: &[u32], max_gap: f64) -> Result<(), ModelFault> {
+    fn weighs(&self, api: &dyn ServingApi, adapter: &Adapter, Proof { probe, max_gap, beyond }: &Proof) -> Result<(), ModelFault> {
         let gone = |what| ModelFault::Server { what };
         let (path, body) = api.weigh(adapter.model(), probe);
         let weighed = self.server.ask(path, &body, |response| api.weighed(response, probe, 1));
         let logprobs = weighed.map_err(|error| gone(error.text()))?;
         let gap = mean_difference(&logprobs, &adapter.expected);
         self.state.lock().gap = Some(gap);
-        if gap <= max_gap {
+        if gap <= *max_gap {
             Ok(())
         } else {
-            Err(ModelFault::Gap { server: self.server.host().into(), adapter: adapter.name.clone(), gap, max_gap })
+            let own = adapter.kind == Weights::Own;
+            let weights = if own { "its own weights".into() } else { format!("`{}`", adapter.name) };
+            Err(ModelFault::Gap {
+                server: self.server.host().into(),
+                weights,
+                gap,
+                max_gap: *max_gap,
+                beyond: beyond.filter(|(rows, tokens)| explains(*rows, *tokens, gap)),
+            })
         }
     }
 
@@ -257,9 +297,9 @@ impl Replica {
     }
 
     /// Has it forget weights that no node asks for any more. If it doesn't, nothing is lost.
-    pub fn unload(&self, api: &dyn ServingApi, name: &str, whole: bool) {
+    pub fn unload(&self, api: &dyn ServingApi, name: &str, kind: Weights) {
         self.state.lock().proved.remove(name);
-        if self.present() && !whole {
+        if self.present() && kind == Weights::Adapter {
             let (path, body) = api.unload(name);
             drop(self.server.tell_once(path, &body));
         }
@@ -302,7 +342,13 @@ fn mean_difference(a: &[f32], b: &[f32]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::mean_difference;
+    use super::{explains, mean_difference};
+
+    #[test]
+    fn rows_beyond_the_vocabulary_explain_their_own_difference_alone() {
+        assert!(explains(151_936, 257, 6.43) && explains(151_936, 257, 6.38), "log(151,936/257)");
+        assert!(!explains(151_936, 151_665, 0.8) && !explains(151_936, 257, 2.0) && !explains(600, 300, 3.0));
+    }
 
     #[test]
     fn a_gap_is_a_mean_of_differences() {

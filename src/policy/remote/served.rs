@@ -10,10 +10,22 @@ use super::replica::{Adapter, Replica};
 use super::ticket::{Answered, Ticket};
 use crate::policy::model::Sizes;
 use crate::policy::{GenerationOutput, PolicyError, Reply, Request, Result, RowFault, Sampling, ServeSettings, Tally, Tokenizer};
+use crate::pulse::Pulse;
 use crossbeam_channel::{unbounded, Sender};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// What a server computes a version with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weights {
+    /// An adapter that it loads.
+    Adapter,
+    /// All weights of a model, in place of its own.
+    Whole,
+    /// The weights that it was started with: nothing is sent.
+    Own,
+}
 
 /// Weights that were written for servers.
 pub struct ExportedWeights {
@@ -21,8 +33,8 @@ pub struct ExportedWeights {
     pub name: String,
     /// The versions that may still be requested.
     pub versions: Vec<u64>,
-    /// Whether these are all weights of a model, and no adapter.
-    pub whole: bool,
+    /// What they are.
+    pub kind: Weights,
 }
 
 /// The parts of a ready version: the weights that were written into a folder, and the learner's log-probabilities of a
@@ -39,8 +51,14 @@ impl GenerationServer {
     ///
     /// # Errors
     /// If no servers are named, or the environment has no key for them.
-    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes) -> Result<GenerationServer> {
-        Ok(GenerationServer { fleet: Arc::new(Fleet::new(name, settings, tokenizer, sizes)?) })
+    pub fn new(
+        name: &str,
+        settings: &ServeSettings,
+        tokenizer: Arc<Tokenizer>,
+        sizes: Sizes,
+        pulse: Arc<Pulse>,
+    ) -> Result<GenerationServer> {
+        Ok(GenerationServer { fleet: Arc::new(Fleet::new(name, settings, tokenizer, sizes, pulse)?) })
     }
 
     /// The host and port of each.

@@ -145,6 +145,13 @@ impl Server {
         response.is_ok_and(|response| response.status().as_u16() < 500)
     }
 
+    /// Whether it loads adapters: without a name it loads none, and a server without the route says so in another way.
+    pub fn loads_adapters(&self) -> bool {
+        let place = self.place("load_lora_adapter");
+        let request = self.agent.post(&place).header("content-type", "application/json").config().timeout_global(Some(HEALTH)).build();
+        request.send("{}").is_ok_and(|response| [400, 422].contains(&response.status().as_u16()))
+    }
+
     /// The server's response to `body` at `path`, parsed by `read`; asked again where that may help.
     pub fn ask<T>(&self, path: &str, body: &Value, read: impl Fn(&Value) -> Result<T, ServerError>) -> Result<T, ServerError> {
         self.tried(|| self.ask_once(path, body, &read))

@@ -1,10 +1,17 @@
 //! A base in 8 bits, or in f32 row by row, beside adapters that learn: sampler and learner are one model.
 
+use super::parity::folder;
 use super::{examples, requests, sampling, tiny};
+use crate::policy::engine::MatrixFormat;
+use crate::policy::model::{checkpoint, Net};
 use crate::policy::settings::Base;
+use crate::policy::update::local::logprobs;
+use crate::policy::update::parallel::Parallel;
+use crate::policy::update::passes::TrainingRow;
 use crate::policy::*;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tch::{Device, Kind, Tensor};
 
 fn policy(settings: ModelSettings, threads: usize) -> Result<Policy, PolicyError> {
     Policy::start(&BTreeMap::from([("actor".to_string(), settings)]), &[], 3, threads)
@@ -180,4 +187,39 @@ fn what_cannot_act_row_by_row_is_refused_in_words() {
     let lora = LoraSettings { rank: 4, targets: vec!["all-linear".into()], ..Default::default() };
     assert!(refused(NewModel { act: Act::Int8, lora: Some(lora), ..tiny() }).contains("beside an adapter"));
     assert!(refused(NewModel { act: Act::Int8, head: Head::Value, ..tiny() }).contains("a critic doesn't act"));
+}
+
+/// The base is packed as it is read, matrix by matrix: the same bits as when it is read whole and then packed.
+#[test]
+fn a_base_that_is_packed_as_it_is_read_is_the_same() {
+    let row = |i: u32| Example { prompt: vec![5 + i, 6, 7], response: vec![8, 9 + i, 10], ..Example::default() };
+    let rows: Vec<Example> = (0..4).map(row).collect();
+    let weighed = |net: &Net| {
+        let rows: Vec<TrainingRow> = rows.iter().enumerate().map(|(i, row)| TrainingRow::new(i, row, &net.limits()).unwrap()).collect();
+        logprobs(net, &rows, None, 4, &Parallel { threads: 1, peers: None, start: 0 }).unwrap()
+    };
+    for model in ["llama-tied", "llama-biases", "qwen2", "qwen3"] {
+        for kept in [MatrixFormat::Int8, MatrixFormat::F32] {
+            let stored = checkpoint::open(&folder(model)).unwrap();
+            let read = stored.packed(kept).unwrap().unwrap();
+            let saved = stored.load(Device::Cpu, Kind::Float).unwrap();
+            let whole = Net::new(saved.architecture, &saved.flat, Kind::Float, saved.tokenizer.ends()).packed(kept, false);
+            assert!(weighed(&read) == weighed(&whole) && weighed(&read).concat().iter().all(|x| *x < 0.0), "{model}, {kept:?}");
+        }
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_found_while_the_base_is_packed() {
+    let temporary = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(folder("qwen2")).unwrap().flatten().filter(|file| file.path().is_file()) {
+        std::fs::copy(file.path(), temporary.path().join(file.file_name())).unwrap();
+    }
+    let path = temporary.path().join("model.safetensors");
+    let mut tensors = Tensor::read_safetensors(&path).unwrap();
+    let broken = tensors.iter_mut().find(|(name, _)| name.ends_with("layers.1.mlp.up_proj.weight")).unwrap();
+    let _ = broken.1.get(3).fill_(f64::NAN);
+    Tensor::write_safetensors(&tensors, &path).unwrap();
+    let error = policy(settings(temporary.path(), Base::Int8, 0.0), 1).err().unwrap().to_string();
+    assert!(error.contains("model.layers.1.mlp.up_proj.weight") && error.contains("NaN"), "{error}");
 }

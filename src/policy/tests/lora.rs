@@ -185,9 +185,12 @@ fn adapters_that_can_not_be_used_are_named() {
     };
     let config = |key: &str, value: serde_json::Value| error_after("adapter_config.json", &|config| config[key] = value.clone());
     assert!(config("use_dora", true.into()).contains("use_dora"));
+    assert!(config("alora_invocation_tokens", serde_json::json!([5, 6])).contains("`alora_invocation_tokens: [5,6]`"));
+    assert!(config("init_lora_weights", "pissa".into()).contains("`init_lora_weights: \"pissa\"`"));
+    assert!(config("exclude_modules", serde_json::json!(["lm_head"])).is_empty(), "its modules are those of its tensors");
     assert!(config("peft_type", "IA3".into()).contains("`IA3`"));
     assert!(config("modules_to_save", serde_json::json!(["lm_head"])).contains("modules_to_save"));
-    assert!(config("bias", "all".into()).contains("biases"));
+    assert!(config("bias", "all".into()).contains("`bias: \"all\"`"));
     assert!(config("target_modules", serde_json::json!(["q_proj", "x_proj"])).contains("`x_proj`"));
     assert!(config("target_modules", serde_json::json!(["q_proj"])).contains("doesn't know the tensor"));
     assert!(config("r", 5.into()).contains("[5, 32]"));

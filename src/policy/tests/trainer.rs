@@ -1,12 +1,13 @@
 //! A model in a trainer against the same one that learns here. `make train-parity` runs what needs PyTorch from PyPI.
 
 use super::parity::folder;
+use crate::policy::trainer::TrainedModel;
 use crate::policy::*;
 use crate::seed::Random;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tch::Tensor;
 
 fn train(settings: TrainSettings, own: &LoadModel) -> ModelSettings {
@@ -302,7 +303,7 @@ fn a_trainer_that_fails_is_told_with_the_cause() {
     assert!(fails(vec!["{\"protocol\": 7}\n"]).contains("it speaks protocol Some(7) and flow speaks 1"));
     assert!(fails(vec![hello, "{\"error\": \"rank 1: no such folder\"}\n"]).contains("rank 1: no such folder (asked to `open`)"));
     assert!(fails(vec![hello, "{\"context\": 256}\n"]).contains("no `width`"));
-    assert!(fails(vec![hello, opened]).contains("it ended while it was asked to `zero`"));
+    assert!(fails(vec![hello, opened]).contains("it ended while it was asked"));
     assert!(fails(vec![hello, opened, "silence"]).contains("it did not answer `zero` in 1 seconds (`timeout` of `train`)"));
     assert!(fails(vec![hello, opened, "{}\n", "{}\n"]).contains("`trace` is an answer with 0 bytes where 24 were asked for"));
     assert!(fails(vec![hello, opened, "{}\n", "what?\n"]).contains("`trace` is an answer that isn't JSON"));
@@ -313,6 +314,88 @@ fn a_trainer_that_fails_is_told_with_the_cause() {
     assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", lost]).contains("the gradient isn't a number"));
     let outgrown = "{\"finite\": false, \"grad_norm\": 1.0}\n";
     assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
+}
+
+/// A trainer that nobody asks anything is missed all the same: the run learns it while it plays.
+#[test]
+fn a_trainer_that_is_gone_is_missed_between_two_requests() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let answers = vec!["{\"protocol\": 1}\n", "{\"context\": 256, \"width\": 32, \"parameters\": 10, \"trained\": 9}\n"];
+    let policy = start(train(trainer(answers), &own));
+    let (pulse, end) = (policy.pulse(), Instant::now() + Duration::from_secs(60));
+    while pulse.fault().is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let why = pulse.fault().unwrap().to_owned();
+    assert!(why.contains("it ended while it was asked nothing; its own output says why"), "{why}");
+    let row = Example { prompt: vec![5, 6], response: vec![7, 8], logprobs: vec![-1.0; 2], advantage: 1.0, ..Default::default() };
+    assert_eq!(policy.update("actor", vec![row], &UpdateSettings::default()).unwrap_err().to_string(), why);
+}
+
+/// A rank that is killed between two updates: the trainer is started again from the version that was saved, and what it
+/// learns is what it would have learnt.
+#[test]
+#[ignore = "needs PyTorch, transformers and peft: make train-parity"]
+fn a_trainer_that_was_killed_goes_on_from_the_saved_version() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let ranks = numbers_of_ranks().len();
+    let policies = [0, 1].map(|_| start(train(torchrun(ranks), &own)));
+    let rows = rows(&policies[0]);
+    let settings = UpdateSettings { lr: 1e-3, eps: 1e-3, kl: 0.1, ..Default::default() };
+    let saved = tempfile::tempdir().unwrap();
+    for version in 0..2 {
+        for (number, policy) in policies.iter().enumerate() {
+            policy.update("actor", rows.clone(), &settings).unwrap();
+            policy.save("actor", &saved.path().join(format!("{number}-{version}"))).unwrap();
+        }
+        // The newest torchrun is the second policy's.
+        let torchruns = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let children = tasks.map(|task| std::fs::read_to_string(task.path().join("children")).unwrap_or_default());
+            let mut all: Vec<i32> =
+                children.flat_map(|text| text.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>()).collect();
+            all.sort();
+            all
+        };
+        let before = torchruns();
+        let rank = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", before[1])).unwrap();
+        let rank = rustix::process::Pid::from_raw(rank.split_whitespace().last().unwrap().parse().unwrap()).unwrap();
+        rustix::process::kill_process(rank, rustix::process::Signal::KILL).unwrap();
+        let end = Instant::now() + Duration::from_secs(120);
+        while (torchruns().len() < 2 || torchruns() == before) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(policies[1].pulse().fault().is_none() && torchruns() != before);
+    }
+    for policy in &policies {
+        policy.update("actor", rows.clone(), &settings).unwrap();
+    }
+    let difference = apart(&weights(&policies[0]), &weights(&policies[1]));
+    assert!(difference < 1e-6, "{difference:.1e}");
+}
+
+/// A trainer reads sequences with what they begin with in common, and none twice.
+#[test]
+fn the_tokens_that_a_trainer_reads_are_counted() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let opened = "{\"context\": 256, \"width\": 32, \"parameters\": 10, \"trained\": 9}\n";
+    // Eight choices with three numbers each.
+    let figures: &'static str = format!("{{\"bytes\": 96}}\n{}", "\0".repeat(96)).leak();
+    let step = "{\"finite\": true, \"grad_norm\": 1.0}\n";
+    let once = || vec!["{}\n", figures, "{}\n", step];
+    let answers = [vec!["{\"protocol\": 1}\n", opened], once(), once()].concat();
+    let model = TrainedModel::open("actor", &own, &trainer(answers), None, 3, true).unwrap();
+    let row = |prompt: &[u32], response: &[u32]| Example {
+        prompt: prompt.into(),
+        response: response.into(),
+        logprobs: vec![-1.0; response.len()],
+        advantage: 1.0,
+        ..Default::default()
+    };
+    let rows = [row(&[5, 6, 7], &[8, 9, 10]), row(&[5, 6, 7, 20, 21, 22, 23], &[12, 13]), row(&[5, 6, 7], &[8, 9, 10])];
+    let (_, report) = model.learn(&rows, &UpdateSettings { epochs: 2, ..Default::default() }, None).unwrap();
+    // Of a sequence all tokens but the last are read, in each of the two steps.
+    assert_eq!((report.computed, report.distinct), (2 * (5 + 8), 2 * (5 + 5)));
 }
 
 /// What can't be trained there is refused before a run.
@@ -331,6 +414,40 @@ fn what_cannot_be_trained_there_is_said() {
     ] {
         let (at, error) = said(train(torchrun(1), &model));
         assert!(at == setting && error.to_string().contains("`train` asks"), "{at}: {error}");
+    }
+    // Also an adapter that PEFT would compute and a server wouldn't, on a model that only transformers knows.
+    let temporary = tempfile::tempdir().unwrap();
+    let (base, adapter) = (temporary.path().join("base"), temporary.path().join("adapter"));
+    let copy = |from: &std::path::Path, to: &std::path::Path| {
+        std::fs::create_dir(to).unwrap();
+        let files = std::fs::read_dir(from).unwrap().flatten().filter(|file| file.path().is_file());
+        files.for_each(|file| assert!(std::fs::copy(file.path(), to.join(file.file_name())).is_ok()));
+    };
+    let change = |file: std::path::PathBuf, key: &str, value: serde_json::Value| {
+        let mut config: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        config[key] = value;
+        std::fs::write(file, config.to_string()).unwrap();
+    };
+    copy(&folder("llama-biases"), &base);
+    copy(&folder("adapters").join("plain"), &adapter);
+    let text = |path: &std::path::Path| path.display().to_string();
+    let serve = serde_json::from_value(serde_json::json!({ "vllm": ["http://127.0.0.1:1"] })).unwrap();
+    let adapted = LoadModel { load: text(&base), adapter: Some(text(&adapter)), serve: Some(serve), ..Default::default() };
+    let checked = || {
+        let models = BTreeMap::from([("actor".to_string(), train(torchrun(1), &adapted))]);
+        inspect("actor", &models).map(drop).map_err(|(at, error)| (at, error.to_string()))
+    };
+    assert_eq!(checked(), Ok(()));
+    for model_type in ["llama", "gemma3_text"] {
+        change(base.join("config.json"), "model_type", model_type.into());
+        assert_eq!(checked(), Ok(()), "{model_type}");
+        for (field, value) in [("alora_invocation_tokens", serde_json::json!([5, 6])), ("use_dora", true.into())] {
+            let before = std::fs::read_to_string(adapter.join("adapter_config.json")).unwrap();
+            change(adapter.join("adapter_config.json"), field, value);
+            let (at, error) = checked().unwrap_err();
+            assert!(at == "adapter" && error.contains(field), "{model_type}: {at}: {error}");
+            std::fs::write(adapter.join("adapter_config.json"), before).unwrap();
+        }
     }
     let gone = TrainSettings { torchrun: None, address: Some("127.0.0.1:1".into()), ..torchrun(1) };
     let models = BTreeMap::from([("actor".to_string(), train(gone, &own))]);

@@ -118,6 +118,19 @@ impl Connection {
         Ok((head, payload))
     }
 
+    /// Why nothing more can be asked of the trainer, if it has ended since the last answer.
+    pub fn lost(&mut self) -> Option<PolicyError> {
+        let stream = self.stream.get_ref();
+        let closed = stream.set_nonblocking(true).is_err()
+            || match stream.peek(&mut [0]) {
+                Ok(bytes) => bytes == 0,
+                Err(error) => !is_late(&error) && error.kind() != ErrorKind::Interrupted,
+            };
+        let broken = stream.set_nonblocking(false).is_err() || closed;
+        let ended = self.processes.as_mut().is_some_and(|processes| processes.ended().is_some());
+        (broken || ended).then(|| self.failed("", Silence::Ended))
+    }
+
     /// Whether there is still something to wait for.
     fn wait(&mut self, error: &std::io::Error, end: Instant) -> Result<(), Silence> {
         let ended = self.processes.as_mut().is_some_and(|processes| processes.ended().is_some());
@@ -134,6 +147,7 @@ impl Connection {
         let _ = self.stream.get_mut().shutdown(std::net::Shutdown::Both);
         let mut what = match &silence {
             Silence::Late => format!("it did not answer `{request}` in {} seconds (`timeout` of `train`)", self.timeout.as_secs_f64()),
+            Silence::Ended if request.is_empty() => "it ended while it was asked nothing".into(),
             Silence::Ended => format!("it ended while it was asked to `{request}`"),
             Silence::Malformed(what) => format!("its answer to `{request}` is {what}"),
             Silence::Said(what) => format!("{what} (asked to `{request}`)"),

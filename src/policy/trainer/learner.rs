@@ -1,7 +1,7 @@
 //! Passes and steps of a model in a trainer.
 
 use super::TrainedModel;
-use crate::policy::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted, Work};
+use crate::policy::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
 use crate::policy::pause::pause;
 use crate::policy::tensors::values;
 use crate::policy::update::batch::UpdateBatch;
@@ -12,6 +12,7 @@ use crate::policy::update::update;
 use crate::policy::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateSettings};
 use crate::seed::mix;
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 
@@ -23,6 +24,8 @@ const MOST_TOKENS: usize = 1 << 20;
 pub struct TrainerWeights<'a> {
     model: &'a TrainedModel,
     reference: bool,
+    /// Tokens that were computed for a gradient, padding among them.
+    read: Cell<usize>,
 }
 
 impl TrainedModel {
@@ -32,7 +35,7 @@ impl TrainedModel {
     /// If there are none, in the middle of an update.
     pub fn weights(&self) -> Result<TrainerWeights<'_>> {
         self.settled()?;
-        Ok(TrainerWeights { model: self, reference: false })
+        Ok(TrainerWeights { model: self, reference: false, read: Cell::new(0) })
     }
 
     /// The weights of `version`, if they are the newest.
@@ -49,7 +52,7 @@ impl TrainedModel {
 
     /// The weights that it began with.
     pub fn reference(&self) -> TrainerWeights<'_> {
-        TrainerWeights { model: self, reference: true }
+        TrainerWeights { model: self, reference: true, read: Cell::new(0) }
     }
 
     /// Learns from `rows`, and gives whether a step was made; the report has the version before. A KL term measures the
@@ -138,14 +141,16 @@ impl Tracer for TrainerWeights<'_> {
         let mut figures: [Vec<f32>; 5] = std::array::from_fn(|_| vec![0.0; tokens]);
         if !targets.is_empty() {
             let (mut head, payload) = request(pass, rows, &targets);
+            let sequences = head["sequences"].as_array().cloned().unwrap_or_default();
             head["request"] = "trace".into();
             head["gradient"] = learns.into();
             head["entropy"] = bends.into();
             head["reference"] = self.reference.into();
             let (head, answer) = self.model.ask(head, &payload, 4 * count * to.len())?;
             if learns {
-                let computed = head["computed"].as_u64().unwrap_or(0) as usize;
-                self.model.computed.set(self.model.computed.get() + computed);
+                // Another trainer may not say it.
+                let sent = || sequences.iter().filter_map(serde_json::Value::as_u64).sum();
+                self.read.set(self.read.get() + head["computed"].as_u64().unwrap_or_else(sent) as usize);
             }
             let numbers = answer.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]]));
             numbers.enumerate().for_each(|(i, number)| figures[i / to.len()][to[i % to.len()]] = number);
@@ -207,11 +212,16 @@ impl Learner for TrainerLearner<'_> {
     fn gradient(&mut self, _number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>> {
         let model = self.weights.model;
         model.ask(json!({ "request": "zero" }), &[], 0)?;
+        self.weights.read.set(0);
         let one = |of: &Pass| {
             pause();
             Ok(pass(&model.name, &self.weights, self.reference, batch, of, weight)?.1)
         };
         passes.iter().map(one).collect()
+    }
+
+    fn tokens_read(&self, _passes: &[Pass]) -> usize {
+        self.weights.read.get()
     }
 
     fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64> {
@@ -249,9 +259,8 @@ impl Learner for TrainerLearner<'_> {
         PassLimits { sequences: usize::MAX, tokens: Some(MOST_TOKENS) }
     }
 
-    fn work(&mut self) -> Work {
-        let computed = self.weights.model.computed.take();
-        Work { computed: (computed > 0).then_some(computed), seconds: std::mem::take(&mut self.seconds) }
+    fn seconds(&mut self) -> BTreeMap<String, f64> {
+        std::mem::take(&mut self.seconds)
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod connection;
 mod learner;
+mod link;
 mod process;
 
 pub use learner::TrainerWeights;
@@ -17,13 +18,13 @@ use super::model::folder::{json, read, whole};
 use super::model::lora::{Adapter, Lora, HEAD_MODULE};
 use super::model::saved::{is_moments, TrainingProgress, CONFIG, TRAINED};
 use super::model::{checkpoint, Sizes};
-use super::remote::ExportedWeights;
+use super::remote::{ExportedWeights, Weights};
 use super::tokenizer::FILES;
 use super::update::Moments;
 use super::versions::VersionedModel;
 use super::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, Tokenizer, TrainSettings};
 use crate::seed::{bytes, mix, text};
-use connection::Connection;
+use link::{load, Link, Opening};
 use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -55,13 +56,16 @@ pub struct TrainedModel {
     pub parameters: (usize, usize),
     /// Before the connection: it must go at once, and a trainer may take a while to end.
     passing: Passing,
-    connection: RefCell<Connection>,
+    link: RefCell<Link>,
+    opening: Opening,
+    /// The version that was saved last with all that a trainer goes on from, and where.
+    saved: RefCell<Option<(u64, PathBuf)>>,
+    /// Whether it was started again since the last update.
+    again: Cell<bool>,
     /// The model's folder as it was opened, whose configuration and tokenizer are those of every version.
     base: PathBuf,
     adapted: bool,
     steps: Cell<u64>,
-    /// Tokens that passes with a way back have computed since the last step.
-    computed: Cell<usize>,
     /// The versions that are kept, and where their weights lie, oldest first; never empty.
     versions: VecDeque<(u64, PathBuf)>,
     /// Whether the trainer's weights are those of no version: in the middle of an update, or after one that failed.
@@ -139,12 +143,13 @@ pub fn base(load: &LoadModel) -> Result<PathBuf> {
     Ok(places(load)?.base)
 }
 
-/// Where its weights lie.
+/// Where its weights lie. An adapter must be one that flow and servers compute as PEFT does.
 fn places(load: &LoadModel) -> Result<Places> {
     let adapter = load.adapter.as_ref().map(PathBuf::from);
-    let base = match &adapter {
-        Some(folder) if load.adapter.as_ref() == Some(&load.load) => StoredAdapter::open(folder)?.base()?,
-        _ => PathBuf::from(&load.load),
+    let stored = adapter.as_deref().map(StoredAdapter::open).transpose()?;
+    let base = match stored.filter(|_| load.adapter.as_ref() == Some(&load.load)) {
+        Some(stored) => stored.base()?,
+        None => PathBuf::from(&load.load),
     };
     Ok(Places { base, adapter })
 }
@@ -178,7 +183,6 @@ impl TrainedModel {
             None if adapter.is_none() && load.lora.is_some() => fresh(load, critic, &base, seed, &begun)?.then_some(begun),
             None => adapter,
         };
-        let mut connection = Connection::open(name, train, cpu)?;
         let ask = json!({
             "request": "open",
             "base": absolute(&base)?,
@@ -192,13 +196,14 @@ impl TrainedModel {
             "head": if critic { "value" } else { "language" },
             "vocabulary": tokenizer.vocab_size(),
         });
-        let opened = connection.ask(ask, &[], 0)?.0;
+        let opening = Opening { model: name.into(), settings: train.clone(), cpu, ask };
+        let (connection, opened) = opening.open()?;
         let number = |field: &str| opened[field].as_u64().map(|number| number as usize);
         let (Some(context), Some(width)) = (number("context"), number("width")) else {
             let what = "its answer to `open` has no `context` or no `width`".into();
             return Err(PolicyError::model(name, ModelFault::Trainer { what }));
         };
-        let sizes = Sizes { vocab: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
+        let sizes = Sizes { vocab: tokenizer.vocab_size(), rows: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
         let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
         let first = adapter.clone().unwrap_or_else(|| base.clone());
         Ok(TrainedModel {
@@ -207,11 +212,13 @@ impl TrainedModel {
             limits,
             seed,
             parameters: (number("parameters").unwrap_or(0), number("trained").unwrap_or(0)),
-            connection: RefCell::new(connection),
+            link: RefCell::new(Link::Open(Box::new(connection))),
+            opening,
+            saved: RefCell::new(Some((0, first.clone()))),
+            again: Cell::new(false),
             base,
             adapted: load.lora.is_some() || adapter.is_some(),
             steps: Cell::new(0),
-            computed: Cell::new(0),
             versions: VecDeque::from([(0, first)]),
             passing,
             learning: Cell::new(false),
@@ -219,7 +226,23 @@ impl TrainedModel {
     }
 
     fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
-        self.connection.borrow_mut().ask(request, payload, bytes)
+        self.link.borrow_mut().ask(request, payload, bytes)
+    }
+
+    /// Looks whether the trainer is still there, between two requests. One that flow started is started again from the
+    /// newest version, if that was saved, once between two updates.
+    ///
+    /// # Errors
+    /// Why it is gone for good.
+    pub fn watch(&self) -> Result<()> {
+        let again = || {
+            let saved = self.saved.borrow();
+            let (_, folder) = saved.as_ref().filter(|(version, _)| *version == self.newest())?;
+            let started = self.opening.settings.address.is_none() && !self.learning.get() && !self.again.replace(true);
+            let weights = (self.steps.get() > 0).then(|| absolute(folder).map(|folder| load(&folder, self.steps.get()))).transpose();
+            started.then_some((self.opening.clone(), weights.ok()?))
+        };
+        self.link.borrow_mut().watch(again).map_or(Ok(()), Err)
     }
 
     /// Whether it is a critic.
@@ -258,6 +281,7 @@ impl TrainedModel {
                 .for_each(|(_, folder)| drop(fs::remove_dir_all(folder)));
         }
         self.learning.set(false);
+        self.again.set(false);
         Ok(folder)
     }
 
@@ -267,7 +291,9 @@ impl TrainedModel {
     /// If it can't be written, or the last update failed.
     pub fn save(&self, folder: &Path) -> Result<()> {
         self.settled()?;
-        self.write("save", self.newest(), folder)
+        self.write("save", self.newest(), folder)?;
+        *self.saved.borrow_mut() = Some((self.newest(), folder.into()));
+        Ok(())
     }
 
     fn write(&self, request: &str, version: u64, folder: &Path) -> Result<()> {
@@ -296,10 +322,11 @@ impl TrainedModel {
         let versions = folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>>>()?;
         if let Some(newest) = folders.last() {
             let TrainingProgress { steps, .. } = progress(newest)?;
-            self.ask(json!({ "request": "load", "folder": absolute(newest)?, "steps": steps }), &[], 0)?;
+            self.ask(load(&absolute(newest)?, steps), &[], 0)?;
             self.steps.set(steps);
             self.versions = versions;
             self.learning.set(false);
+            *self.saved.borrow_mut() = Some((self.newest(), newest.clone()));
         }
         Ok(self.newest())
     }
@@ -318,7 +345,8 @@ impl TrainedModel {
         let content =
             files.iter().try_fold(text(&root.display().to_string()), |sum, name| stamp(&folder.join(name)).map(|own| mix(own, sum)))?;
         let (name, versions) = (format!("{}-{version}-{content:016x}", self.name), self.version_numbers());
-        let lent = ExportedWeights { name, versions, whole: !self.adapted };
+        let kind = if self.adapted { Weights::Adapter } else { Weights::Whole };
+        let lent = ExportedWeights { name, versions, kind };
         let to = root.join(&lent.name);
         if !to.exists() {
             whole(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;

@@ -61,6 +61,10 @@ impl Learner for LocalLearner<'_> {
         Ok(results)
     }
 
+    fn tokens_read(&self, passes: &[Pass]) -> usize {
+        passes.iter().map(Pass::computed).sum()
+    }
+
     fn step(&mut self, settings: &UpdateSettings, lr: f64) -> Result<f64> {
         let Some(gradient) = self.gradient.take() else { return Ok(0.0) };
         let size = norm(&gradient);

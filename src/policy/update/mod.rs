@@ -73,6 +73,7 @@ pub fn update(
         };
         let Passes { passes, distinct } = passes(&batch.rows, which, learner.pass_limits(settings), Cut::Dense);
         let results = learner.gradient(number as u64, &batch, &passes, &weight)?;
+        report.computed += learner.tokens_read(&passes);
         for (pass, result) in passes.iter().zip(&results) {
             collect(&mut report, &batch, pass, result, &weight);
         }
@@ -85,9 +86,7 @@ pub fn update(
             return Err(PolicyError::NotFinite { model: name.into(), what: "the gradient".into(), rows: which.clone() });
         }
         report.grad_norm += size;
-        let work = learner.work();
-        report.computed += work.computed.unwrap_or_else(|| passes.iter().map(Pass::computed).sum());
-        work.seconds.into_iter().for_each(|(part, seconds)| *report.seconds.entry(part).or_default() += seconds);
+        learner.seconds().into_iter().for_each(|(part, seconds)| *report.seconds.entry(part).or_default() += seconds);
         report.distinct += distinct;
         step_tokens += tokens as f64;
     }

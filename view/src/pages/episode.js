@@ -5,17 +5,21 @@ import { address, change, useAnswer } from "../api.js";
 import { Choice, Problem, Sql, Waiting, records, shown } from "../parts.js";
 import { Turn, step, strength } from "./turn.js";
 
-/** What tokens can be coloured by: of the token, else of its row. */
+/** What an answer can be coloured by: a number of each token, or, with `whole`, one of the row. `figures` are the numbers that an update keeps by `token_figures`. */
 const BY = {
   logprob: { name: "log-probability", of: (row, i) => row.logprobs?.[i], least: -4, most: 0 },
   advantage: { name: "advantage", of: (row, i) => row.token_advantages?.[i] ?? row.advantage, signed: true },
-  ratio: { name: "ratio", of: (row, i) => row.token_ratios?.[i] ?? row.ratio, signed: true, middle: 1 },
-  gradient: { name: "gradient", of: (row, i) => row.token_grads?.[i] ?? row.logit_grad },
-  entropy: { name: "entropy", of: (row, i) => row.token_entropies?.[i] },
+  ratio: { name: "ratio", of: (row, i) => row.token_ratios?.[i], signed: true, middle: 1, figures: "ratio" },
+  gradient: { name: "gradient", of: (row, i) => row.token_grads?.[i], figures: "logit_grad" },
+  entropy: { name: "entropy", of: (row, i) => row.token_entropies?.[i], figures: "ratio" },
   value: { name: "value", of: (row, i) => row.token_values?.[i], signed: true },
-  divergence: { name: "divergence", of: (row) => row.row_kl, signed: true },
-  mask: { name: "mask: 1 where no update used the row", of: (row) => (typeof row.used === "string" ? Number(row.used !== "yes") : undefined) },
+  row_ratio: { name: "mean ratio of the row", of: (row) => row.ratio, signed: true, middle: 1, whole: true },
+  row_gradient: { name: "gradient of the row", of: (row) => row.logit_grad, whole: true },
+  divergence: { name: "divergence of the row", of: (row) => row.row_kl, signed: true, whole: true },
+  mask: { name: "mask of the row: 1 where no update used it", of: (row) => (typeof row.used === "string" ? Number(row.used !== "yes") : undefined), whole: true },
 };
+
+const UNKEPT = "this row's update kept no figures a token: `token_figures: true` of `gpu-update` keeps them";
 
 /** How many rows an answer has at most. */
 const PAGE = 500;
@@ -51,7 +55,9 @@ export function Episode({ number, run, parts, given }) {
   if (!data) return html`<${Waiting} />`;
   if (rows.length === 0) return html`<p>This iteration has no such episode.</p>`;
   const by = BY[given.by] ? given.by : "logprob";
-  const known = Object.entries(BY).filter(([, one]) => rows.some((row) => typeof one.of(row, 0) === "number"));
+  const known = ([, one]) => rows.some((row) => typeof one.of(row, 0) === "number");
+  const unkept = ([, one]) => one.figures && rows.some((row) => typeof row[one.figures] === "number");
+  const options = Object.entries(BY).filter((one) => known(one) || unkept(one)).map((one) => [one[0], one[1].name, known(one) ? "" : UNKEPT]);
   const largest = Math.max(0, ...rows.flatMap((row, r) => (data.texts?.[r]?.pieces || [0]).map((_, i) => Math.abs((BY[by].of(row, i) ?? 0) - (BY[by].middle || 0)))));
   const besides = (samples) => address(["r", number, "i", iteration, "e", task, String(Math.max(0, Number(sample) + samples))], { table: given.table, by: given.by });
   const last = rows.findLast((row) => row.phase === "play") || rows.at(-1);
@@ -59,12 +65,12 @@ export function Episode({ number, run, parts, given }) {
   const branch = from === 0 && ![undefined, null, rows[0].sample].includes(origin);
   return html`<h2>${task} <span class="quiet">sample ${sample}, iteration ${iteration}</span></h2>
     <p><a href=${besides(-1)} rel="prev">sample before</a> · <a href=${besides(1)} rel="next">next sample</a> · <a href=${address(["r", number, "i", iteration])}>all of iteration ${iteration}</a>${" "}
-      <${Choice} label="Colour tokens by" value=${by} options=${known.map(([id, one]) => [id, one.name])} onChange=${(value) => change({ by: value })} />
+      <${Choice} label="Colour tokens by" value=${by} options=${options} onChange=${(value) => change({ by: value })} />
       <label class="choice"><input type="checkbox" checked=${given.numbers === "1"} onChange=${(event) => change({ numbers: event.target.checked ? "1" : "" })} /> numbers</label>
       <label class="choice">Find <input type="search" value=${find} onInput=${(event) => setFind(event.target.value)} /></label></p>
     <p>${rows.length} rows; ${last.won ? "won" : "not won"}${typeof last.score === "number" ? `, score ${shown(last.score)}` : ""}${last.truncated ? `, cut: ${last.truncated}` : ""}. <span class="quiet">Keys: j and k walk through the turns, n and p through the samples.</span></p>
     ${branch && html`<p>A branch of <a href=${address(["r", number, "i", iteration, "e", task, String(origin)], { table: given.table, turn })}>sample ${origin}</a>, which has the turns before turn ${turn}.</p>`}
-    <${Legend} by=${BY[by]} largest=${largest} />
+    ${known([by, BY[by]]) ? html`<${Legend} by=${BY[by]} largest=${largest} />` : html`<p class="problem">No ${BY[by].name}: ${unkept([by, BY[by]]) ? UNKEPT : "no row has one"}.</p>`}
     ${!data.texts && html`<p class="quiet">The vocabulary isn't in the run's folder: prompts can't be read as text.</p>`}
     ${rows.map((row, i) => (!find || JSON.stringify([row.observation, row.action, row.response, data.texts?.[i]]).includes(find)) && html`<${Turn} key=${key(row)} table=${table} id=${key(row)} row=${row} texts=${data.texts?.[i]} by=${BY[by]} largest=${largest}
       numbers=${given.numbers === "1"} number=${number} iteration=${iteration} run=${run} audited=${row.phase === "play" ? audited.filter((one) => one.attempt === row.attempt && one.turn === row.turn) : []} />`)}
@@ -73,7 +79,7 @@ export function Episode({ number, run, parts, given }) {
 }
 
 const Legend = ({ by, largest }) => {
-  if (by.least === undefined && largest === 0) return html`<p class="quiet">All tokens of this episode have the ${by.name} ${by.middle || 0}.</p>`;
+  if (by.least === undefined && largest === 0) return html`<p class="quiet">All ${by.whole ? "rows" : "tokens"} of this episode have the ${by.name} ${by.middle || 0}.</p>`;
   const of = by.least !== undefined ? [[-1, by.least], [-0.5, by.least / 2], [0, 0]] : [[-1, (by.middle || 0) - largest], [0, by.middle || 0], [1, (by.middle || 0) + largest]];
   return html`<p class="legend" aria-label="legend">${of.filter(([strong]) => by.signed || by.least !== undefined || strong >= 0).map(([strong, value]) => html`<span key=${strong} class=${`token ${step(strong)}`}>${shown(Number(value.toPrecision(3)))}</span>`)} <span class="quiet">${by.name}</span></p>`;
 };

@@ -1,7 +1,7 @@
 // A group: the rows that were compared, with the sum behind each advantage written out.
 import { html } from "htm/preact";
 import { address, useAnswer } from "../api.js";
-import { Problem, Sql, Table, Waiting, records, shown } from "../parts.js";
+import { Problem, Short, Sql, Table, Waiting, records, shown } from "../parts.js";
 import { episode } from "./iteration.js";
 
 const digits = (value) => shown(typeof value === "number" ? Number(value.toPrecision(6)) : value);
@@ -34,9 +34,10 @@ export function Group({ number, parts, given }) {
       return html`<span class="sum">${sum.text}</span>${!sum.agrees && html`<br /><span class="quiet">logged: ${digits(row.advantage)}; a node after it changed it (a sum of several, a penalty, or a rule for equal returns)</span>`}`;
     },
   };
+  const tasks = [...new Set(rows.map((row) => row.task))];
   const told = data.columns.filter((name) => name !== "response" || rows.some((row) => row.response !== row.action));
-  const columns = [...(new Set(rows.map((row) => row.task)).size > 1 ? ["task"] : []), "sample", "attempt", "turn", ...told.filter((name) => ["observation", "action", "response", "won", "reward", "return"].includes(name)), "credit", ...data.columns.filter((name) => ["advantage", "used", "advantage_used"].includes(name))];
-  return html`<h2>Group ${id} of iteration ${iteration}</h2>
+  const columns = [...(tasks.length > 1 ? ["task"] : []), "sample", "attempt", "turn", ...told.filter((name) => ["observation", "action", "response", "won", "reward", "return"].includes(name)), "credit", ...data.columns.filter((name) => ["advantage", "used", "advantage_used"].includes(name))];
+  return html`<h2>Group <${Short} id=${id} /> of iteration ${iteration} <span class="quiet">${tasks.length === 1 ? tasks[0] : `${tasks.length} tasks`}</span></h2>
     <p>${rows.length} rows of ${episodes} episodes were compared with one another${by === "group" ? "" : ` (${by})`}.${left.length > 0 && html` ${left.length} of them were left out: ${[...new Set(left.map((row) => row.used ?? row.advantage_used))].join(", ")}.`}</p>
     <${Aligned} rows=${rows} number=${number} iteration=${iteration} />
     <h3>Row by row</h3><${Table} columns=${columns} rows=${rows} cells=${cells} more=${data.more} /><${Sql} sql=${data.sql} run=${number} />`;

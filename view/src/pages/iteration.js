@@ -1,7 +1,7 @@
 // One iteration: its episodes, the groups that rows were compared in, and what its updates made of them.
 import { html } from "htm/preact";
 import { address, change, useAnswer } from "../api.js";
-import { Answer, Choice, Problem, Waiting, shown } from "../parts.js";
+import { Answer, Choice, Problem, Short, Waiting, shown } from "../parts.js";
 
 export function Iteration({ number, run, parts, given, tick }) {
   const iteration = Number(parts[0]);
@@ -53,7 +53,7 @@ function Groups({ number, iteration, given, tick }) {
   const { data, error } = useAnswer(`runs/${number}/groups`, { iteration, by }, tick);
   if (error) return html`<${Problem} error=${error} />`;
   if (!data) return html`<${Waiting} />`;
-  const cells = { group: (id) => html`<a href=${address(["r", number, "i", String(iteration), "g", String(id)], { by })}>${id}</a>` };
+  const cells = { group: (id) => html`<a href=${address(["r", number, "i", String(iteration), "g", String(id)], { by })}><${Short} id=${id} /></a>` };
   return html`${data.by.length > 1 && html`<${Choice} label="Grouping" value=${by} options=${data.by.map((name) => [name, name])} onChange=${(value) => change({ by: value })} />`}
     <${Answer} answer=${data} run=${number} cells=${cells} hide=${unknown(data)} />`;
 }

@@ -31,11 +31,11 @@ export function Memory({ number, run, parts, given, tick }) {
 function Told({ answer: { data, error }, number, iteration, texts, choose }) {
   if (error) return html`<h2>Which entries helped</h2><${Problem} error=${error} />`;
   if (!data) return html`<h2>Which entries helped</h2><${Waiting} />`;
-  const rows = records(data).map((row) => ({ ...row, text: texts.get(String(row.id)) ?? "(no longer in the memory)" }));
+  const rows = records(data).map((row) => ({ ...row, in_memory: texts.has(String(row.id)) }));
   return html`<h2>Which entries helped</h2>
     <p class="quiet">Of iterations ${data.first} to ${iteration}: the mean return of the episodes that were told an entry, and of the other episodes of the same tasks between the first and the last
       iteration in which it was told. It is no experiment: what an entry is told for may be easier. A control that tells entries of other tasks (<code>whose: another</code>) is one.</p>
-    <${Table} columns=${["id", "text", "told", "return_with", "return_without", "difference", "won_with", "won_without"]} rows=${rows} cells=${{ id: choose }} more=${data.more} /><${Sql} sql=${data.sql} run=${number} />`;
+    <${Table} columns=${["id", "text", "in_memory", "told", "return_with", "return_without", "difference", "won_with", "won_without"]} rows=${rows} cells=${{ id: choose }} more=${data.more} /><${Sql} sql=${data.sql} run=${number} />`;
 }
 
 function Retrievals({ number, id, text }) {
@@ -44,7 +44,8 @@ function Retrievals({ number, id, text }) {
   if (!data) return html`<${Waiting} />`;
   const rows = records(data);
   const cells = { task: (task, row) => html`<a href=${episode(number, row.iteration, row)}>${task}</a>` };
-  return html`<aside class="box"><h2>Entry ${id} <button onClick=${() => change({ entry: "" })}>close</button></h2>${text !== undefined && html`<pre>${text}</pre>`}
+  text ??= data.text;
+  return html`<aside class="box"><h2>Entry ${id} <button onClick=${() => change({ entry: "" })}>close</button></h2>${typeof text === "string" && html`<pre>${text}</pre>`}
     <p>${rows.length === 0 ? "No turn was told it." : `${rows.length}${data.more ? " or more" : ""} turns were told it.`}</p>
     ${rows.length > 0 && html`<${Answer} answer=${data} run=${number} cells=${cells} />`}</aside>`;
 }

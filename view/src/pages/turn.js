@@ -37,20 +37,32 @@ const Facts = ({ row }) => html`<span class="facts">${typeof row.reward === "num
   ${typeof row.used === "string" && row.used !== "yes" && html`<span>not trained on: ${row.used}</span>`}${row.done && html`<span>${row.won ? "won" : "over"}</span>`}</span>`;
 
 function Body({ row, texts, by, largest, numbers, number, iteration, run, table, audited }) {
-  return html`${row.observation && texts?.rest !== row.observation && html`<h4>seen</h4><${Long} text=${row.observation} />`}
+  // A prompt that is little more than what was seen has it already.
+  const read = texts?.rest.includes(row.observation) && row.observation.length > texts.rest.length / 2;
+  return html`${row.observation && !read && html`<h4>seen</h4><${Long} text=${row.observation} />`}
     ${texts && html`<h4>read</h4><${Shared} row=${row} texts=${texts} number=${number} iteration=${iteration} table=${table} /><${Long} text=${texts.rest} />`}
     <${Told} row=${row} texts=${texts} number=${number} iteration=${iteration} run=${run} />
-    <h4>answered</h4>${texts?.pieces?.length ? html`<pre class="answer">${texts.pieces.map((piece, i) => {
-      const value = by.of(row, i);
-      const strong = strength(by, value, largest);
-      return html`<span key=${i} class=${`token ${step(strong)}`} title=${`${by.name} ${shown(value)}; log-probability ${shown(row.logprobs?.[i])}; token ${row.response_tokens?.[i]}`}>${piece === "" ? "∅" : piece}${numbers && html`<sub>${shown(typeof value === "number" ? Number(value.toPrecision(3)) : value)}</sub>`}</span>`;
-    })}</pre>` : html`<${Long} text=${row.response || row.action || ""} />`}
+    <h4>answered</h4><${Answered} row=${row} pieces=${texts?.pieces} by=${by} largest=${largest} numbers=${numbers} />
     ${row.action && row.action !== row.response && html`<p>done: <code>${row.action}</code></p>`}
     ${row.outcome && html`<h4>then</h4><pre>${row.outcome}</pre>`}
     <${Credit} row=${row} number=${number} iteration=${iteration} />
     <${Audited} rows=${audited} number=${number} iteration=${iteration} row=${row} />
     <${Uses} number=${number} iteration=${iteration} row=${row} />
     <${More} row=${row} />`;
+}
+
+/** The answer, coloured token by token, or as one where the number is the row's. */
+function Answered({ row, pieces, by, largest, numbers }) {
+  if (!pieces?.length) return html`<${Long} text=${row.response || row.action || ""} />`;
+  const small = (value) => numbers && html`<sub>${shown(typeof value === "number" ? Number(value.toPrecision(3)) : value)}</sub>`;
+  const colour = (value) => step(strength(by, value, largest));
+  const token = (piece, i) => {
+    const value = by.whole ? undefined : by.of(row, i);
+    const own = by.whole ? "" : `${by.name} ${shown(value)}; `;
+    return html`<span key=${i} class=${`token ${colour(value)}`} title=${`${own}log-probability ${shown(row.logprobs?.[i])}; token ${row.response_tokens?.[i]}`}>${piece === "" ? "∅" : piece}${!by.whole && small(value)}</span>`;
+  };
+  const value = by.of(row);
+  return html`<pre class="answer">${by.whole ? html`<span class=${`whole ${colour(value)}`} title=${`${by.name} ${shown(value)}`}>${pieces.map(token)}</span>${small(value)}` : pieces.map(token)}</pre>`;
 }
 
 /** The sum behind the advantage, in numbers and in words. */

@@ -1,6 +1,7 @@
 //! What ggml calls the tensors and sizes of each architecture, in the words of `transformers`.
 
 use super::reader::Metadata;
+use crate::policy::model::harmless::{any, check, empty, off, one, Rule};
 use crate::policy::FileFault;
 use serde_json::{json, Value};
 
@@ -20,6 +21,28 @@ const BLOCK: &[(&str, &str)] = &[
     ("ffn_gate", "mlp.gate_proj"),
     ("ffn_up", "mlp.up_proj"),
     ("ffn_down", "mlp.down_proj"),
+];
+
+/// The keys of an architecture that [`GgufFamily::config`] reads.
+const READ: &str = "embedding_length feed_forward_length block_count attention.head_count attention.head_count_kv \
+    attention.key_length attention.value_length attention.layer_norm_rms_epsilon context_length rope.freq_base \
+    rope.dimension_count rope.scaling.type rope.scaling.factor rope.scale_linear";
+
+/// The values of its other keys that don't change what is computed.
+const RULES: &[Rule] = &[
+    ("vocab_size tensor_data_layout", any),
+    // What becomes of the states of a text that is embedded.
+    ("pooling_type", any),
+    // Those of YaRN alone read it.
+    ("rope.scaling.original_context_length rope.scaling.finetuned", any),
+    ("rope.scaling.attn_factor", one),
+    ("attention.causal", |causal| *causal == true),
+    (
+        "attention.sliding_window attention.scale attention.clamp_kqv expert_count expert_used_count \
+      use_parallel_residual",
+        off,
+    ),
+    ("logit_scale", |scale| off(scale) || one(scale)),
 ];
 
 /// An architecture in llama.cpp.
@@ -74,8 +97,10 @@ impl GgufFamily {
     /// What `config.json` would say.
     ///
     /// # Errors
-    /// Names a value that is missing.
+    /// Names a value that is missing, or that may change what is computed.
     pub fn config(&self, metadata: &Metadata, vocab: Option<i64>, tied: bool, factors: Option<&[f32]>) -> Result<Value, FileFault> {
+        let own = metadata.iter().filter_map(|(key, value)| Some((key.strip_prefix(self.name)?.strip_prefix('.')?, value)));
+        check(own, READ, RULES, empty)?;
         let get = |name: &str| metadata.get(&format!("{}.{name}", self.name)).filter(|value| !value.is_null());
         let must = |name: &str| get(name).cloned().ok_or_else(|| FileFault::Unusable(format!("there is no `{}.{name}`", self.name)));
         let heads = must("attention.head_count")?;
@@ -93,7 +118,13 @@ impl GgufFamily {
             "tie_word_embeddings": tied,
             "rope_theta": get("rope.freq_base").cloned().unwrap_or(json!(10_000.0)),
         });
-        if let Some(head) = get("attention.key_length").or(get("rope.dimension_count")) {
+        let lengths = ["attention.key_length", "attention.value_length", "rope.dimension_count"];
+        let mut heads = lengths.iter().filter_map(|name| Some((name, get(name)?)));
+        if let Some((first, head)) = heads.next() {
+            if let Some((other, length)) = heads.find(|(_, length)| *length != head) {
+                let what = format!("`{}.{other}` of {length} beside `{first}` of {head}: heads of one width, turned whole, are", self.name);
+                return Err(FileFault::Unsupported(what));
+            }
             config["head_dim"] = head.clone();
         }
         for (name, key) in [("eos_token_id", "tokenizer.ggml.eos_token_id"), ("bos_token_id", "tokenizer.ggml.bos_token_id")] {
@@ -101,13 +132,76 @@ impl GgufFamily {
                 config[name] = token.clone();
             }
         }
-        let kind = get("rope.scaling.type").and_then(Value::as_str).filter(|kind| *kind != "none");
+        // The second is the first one's old name. A factor without a type is linear, and 0 and 1 scale nothing.
+        let factor = get("rope.scaling.factor").or(get("rope.scale_linear")).filter(|factor| !off(factor) && !one(factor));
+        let kind = get("rope.scaling.type").map_or("linear", |kind| kind.as_str().unwrap_or_default());
+        let kind = Some(kind).filter(|kind| *kind != "none" && (*kind != "linear" || factor.is_some()));
         match (factors, kind) {
             (Some(_), Some(kind)) => return Err(FileFault::Unsupported(format!("rope scaling of type `{kind}` beside `{ROPE_FACTORS}`"))),
             (Some(factors), None) => config["rope_scaling"] = json!({ "rope_type": "factors", "factors": factors }),
-            (None, Some(kind)) => config["rope_scaling"] = json!({ "rope_type": kind, "factor": get("rope.scaling.factor") }),
+            (None, Some(kind)) => config["rope_scaling"] = json!({ "rope_type": kind, "factor": factor }),
             (None, None) => {}
         }
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(changes: &[(&str, Value)]) -> Result<Value, String> {
+        let mut metadata = Metadata::from_iter([("general.architecture".to_string(), json!("llama"))]);
+        let sizes = [("embedding_length", 32), ("feed_forward_length", 48), ("block_count", 2), ("attention.head_count", 4)];
+        let all = sizes.map(|(key, size)| (key, json!(size)));
+        let others = [("context_length", json!(256)), ("attention.layer_norm_rms_epsilon", json!(1e-5)), ("vocab_size", json!(318))];
+        metadata.extend(all.iter().chain(&others).chain(changes).map(|(key, value)| (format!("llama.{key}"), value.clone())));
+        let family = GgufFamily::from_metadata(&metadata).unwrap();
+        family.config(&metadata, Some(318), true, None).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_factor_scales_under_either_name_with_and_without_a_type() {
+        let linear = json!({ "rope_type": "linear", "factor": 4.0 });
+        for keys in [
+            vec![("rope.scale_linear", json!(4.0))],
+            vec![("rope.scaling.factor", json!(4.0))],
+            vec![("rope.scaling.factor", json!(4.0)), ("rope.scaling.type", json!("linear"))],
+            // llama.cpp reads the new name first.
+            vec![("rope.scaling.factor", json!(4.0)), ("rope.scale_linear", json!(2.0))],
+        ] {
+            assert_eq!(config(&keys).unwrap()["rope_scaling"], linear, "{keys:?}");
+        }
+        for keys in [
+            vec![],
+            vec![("rope.scale_linear", json!(1.0))],
+            vec![("rope.scaling.factor", json!(0.0))],
+            vec![("rope.scaling.type", json!("none")), ("rope.scaling.factor", json!(4.0))],
+            vec![("rope.scaling.type", json!("linear")), ("rope.scaling.factor", json!(1.0))],
+        ] {
+            assert_eq!(config(&keys).unwrap()["rope_scaling"], Value::Null, "{keys:?}");
+        }
+        assert_eq!(config(&[("rope.scaling.type", json!("yarn"))]).unwrap()["rope_scaling"]["rope_type"], "yarn");
+    }
+
+    #[test]
+    fn keys_that_may_change_what_is_computed_are_refused() {
+        for (key, value) in [
+            ("attention.sliding_window", json!(128)),
+            ("attention.causal", json!(false)),
+            ("attention.scale", json!(0.5)),
+            ("logit_scale", json!(8.0)),
+            ("expert_count", json!(8)),
+            ("rope.scaling.attn_factor", json!(2.0)),
+            ("a.key.of.next.year", json!(false)),
+        ] {
+            let error = config(&[(key, value.clone())]).unwrap_err();
+            assert!(error.contains(&format!("`{key}: {value}`")), "{error}");
+        }
+        let turned = config(&[("attention.key_length", json!(16)), ("rope.dimension_count", json!(8))]).unwrap_err();
+        assert!(turned.contains("`llama.rope.dimension_count` of 8"), "{turned}");
+        let harmless = [("attention.sliding_window", json!(0)), ("attention.causal", json!(true)), ("pooling_type", json!(3))];
+        let same = [("attention.key_length", json!(8)), ("attention.value_length", json!(8)), ("rope.dimension_count", json!(8))];
+        assert_eq!(config(&[harmless.as_slice(), &same].concat()).unwrap()["head_dim"], 8);
     }
 }

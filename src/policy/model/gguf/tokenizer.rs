@@ -1,6 +1,7 @@
 //! The tokenizer of a GGUF file as the `tokenizer.json` and `tokenizer_config.json` that it was made from.
 
 use super::reader::Metadata;
+use crate::policy::model::harmless::{any, check, empty, off, Rule};
 use crate::policy::FileFault;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
@@ -28,6 +29,22 @@ const CUTS: &[(&str, Option<&str>, bool)] = &[
 const CONTROL: u64 = 3;
 const ADDED: u64 = 4;
 
+/// The keys of a tokenizer that [`files`] reads.
+const READ: &str = "model pre tokens merges token_type add_bos_token bos_token_id eos_token_id unknown_token_id padding_token_id";
+
+/// The values of its other keys that don't change how a text is cut into tokens: it never gets a closing token, and
+/// which tokens end an answer the chat template and `eos_token_id` say.
+const RULES: &[Rule] = &[
+    (
+        "scores token_type_count add_eos_token add_sep_token eot_token_id eom_token_id seperator_token_id \
+      separator_token_id cls_token_id mask_token_id prefix_token_id suffix_token_id middle_token_id \
+      fim_pre_token_id fim_suf_token_id fim_mid_token_id fim_pad_token_id fim_rep_token_id \
+      fim_sep_token_id",
+        any,
+    ),
+    ("add_space_prefix remove_extra_whitespaces", off),
+];
+
 /// The tokenizer's files, by name.
 ///
 /// # Errors
@@ -46,6 +63,7 @@ pub fn files(metadata: &Metadata) -> Result<BTreeMap<String, String>, FileFault>
         let known: Vec<_> = CUTS.iter().map(|(name, ..)| *name).collect();
         return Err(FileFault::Unsupported(format!("a tokenizer that cuts text as `{cut}`; {} are", known.join(", "))));
     };
+    check(metadata.iter().filter_map(|(key, value)| Some((key.strip_prefix("tokenizer.ggml.")?, value))), READ, RULES, empty)?;
     let (tokens, merges) = (list("tokens")?, list("merges")?);
     let kind = |i: usize| get("token_type").and_then(|kinds| kinds[i].as_u64()).unwrap_or(1);
     let text = |token: &Value| token.as_str().unwrap_or_default().to_owned();
@@ -127,5 +145,23 @@ mod tests {
         };
         let of = |says| ["llama-bpe", "qwen2"].map(|cut| opens(cut, says));
         assert_eq!((of(None), of(Some(true)), of(Some(false))), ([true, false], [true, true], [false, false]));
+    }
+
+    #[test]
+    fn a_key_that_may_change_the_tokens_is_refused() {
+        let said = |key: &str, value: Value| {
+            let all = [("model", json!("gpt2")), ("tokens", json!(["a"])), ("merges", json!([])), (key, value)];
+            let metadata = all.into_iter().map(|(key, value)| (format!("tokenizer.ggml.{key}"), value)).collect();
+            files(&metadata).map(drop).map_err(|fault| fault.to_string())
+        };
+        for (key, value) in
+            [("add_space_prefix", json!(true)), ("precompiled_charsmap", json!([1, 2])), ("remove_extra_whitespaces", json!(true))]
+        {
+            let error = said(key, value).unwrap_err();
+            assert!(error.contains(&format!("`{key}: ")), "{error}");
+        }
+        for (key, value) in [("add_space_prefix", json!(false)), ("eot_token_id", json!(0)), ("scores", json!([0.0]))] {
+            assert_eq!(said(key, value), Ok(()));
+        }
     }
 }
