@@ -88,7 +88,9 @@ impl StartedServers {
             }
         }
         let addresses = self.servers.iter().map(|started| format!("http://{}", started.server.host())).collect();
-        Ok(ServeSettings { vllm: VllmServers::Named(addresses), ..settings.clone() })
+        // One that dies is back after as long as it took to start.
+        let wait = settings.wait.max(self.wait.as_secs_f64());
+        Ok(ServeSettings { vllm: VllmServers::Named(addresses), wait, ..settings.clone() })
     }
 }
 
