@@ -65,7 +65,7 @@ mod tests {
     use super::super::query::{ask, stream_to};
     use super::super::views;
     use super::*;
-    use arrow::array::AsArray;
+    use arrow::array::{Array, AsArray};
 
     fn csv(db: &Connection, sql: &str) -> String {
         let mut out = Vec::new();

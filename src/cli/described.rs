@@ -255,7 +255,7 @@ mod tests {
     fn every_property_of_the_schema_is_described() {
         let catalog = crate::ops::catalog();
         let operators = catalog.operators.iter().map(|spec| (spec.name.to_string(), spec.settings.clone()));
-        let models = forms(&catalog.model).into_iter().map(|(about, shape)| (about, shape));
+        let models = forms(&catalog.model);
         let mut checked = 0;
         for (of, schema) in operators.chain(models).chain([("agent".to_string(), catalog.agent.clone())]) {
             let described = settings(&schema);

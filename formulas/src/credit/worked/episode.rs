@@ -44,18 +44,18 @@ fn maxrl_divides_by_the_mean() {
     }
 }
 
-/// A penalty after the return: rows of 0.05 and -0.05 have a trajectory's mean of 0, beside a trajectory of 0. A row
-/// that was dropped, and one without a token where tokens count, is not asked.
+/// A penalty after the return: rows of 0.2 and -0.1 have a trajectory's mean of 0.05, beside a trajectory of 0. A row that
+/// was dropped, and one without a token where tokens count, is not asked.
 #[test]
 fn a_value_below_0_within_a_trajectory_divides_nothing() {
     let settings = AdvantageSettings { scale: Scale::Mean, ..Default::default() };
     let of = |dropped: &[bool], tokens: &[u32], settings: &AdvantageSettings| {
         let columns = Columns { trajectory: &[1, 1, 2], dropped, tokens, ..Default::default() };
-        advantages(&[0.05, -0.05, 0.0], &[0; 3], &columns, settings)
+        advantages(&[0.2, -0.1, 0.0], &[0; 3], &columns, settings)
     };
-    close(&of(&[], &[], &settings).advantage, &[0.05, -0.05, 0.0]);
+    close(&of(&[], &[], &settings).advantage, &[0.175, -0.125, -0.025]);
     close(&of(&[false, true, false], &[], &settings).advantage, &[1.0, 0.0, -1.0]);
-    close(&of(&[], &[1, 0, 1], &AdvantageSettings { unit: Unit::Token, ..settings }).scale, &[0.025001; 3]);
+    close(&of(&[], &[1, 0, 1], &AdvantageSettings { unit: Unit::Token, ..settings }).scale, &[0.100001; 3]);
 }
 
 /// Without a baseline the advantage of equal values is the values: no deviation divides them.
