@@ -40,6 +40,7 @@ fn forged(from: &Path, to: &Path, forgery: &Forgery) {
     for folder in ["weights", "vocabularies"] {
         done(std::process::Command::new("cp").arg("-r").arg(from.join(folder)).arg(to.join(folder)));
     }
+}
 
 /// The rows without these columns.
 fn without(rows: RecordBatch, columns: &[&str]) -> RecordBatch {
