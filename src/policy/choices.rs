@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((other.forced(), other.settled()), (Some(7), Some(&[7][..])));
         assert!(!other.push(5));
         for wrong in [vec![OPEN], vec![4, OPEN, 5, END], vec![4, END, OPEN]] {
-            assert!(ChoiceConstraint::new(&[wrong.clone()], &[END]).is_err(), "{wrong:?}");
+            assert!(ChoiceConstraint::new(std::slice::from_ref(&wrong), &[END]).is_err(), "{wrong:?}");
         }
     }
 

@@ -41,7 +41,7 @@ impl Tokenizer {
         let parameters = json!({ "type": "object", "properties": { "a": { "type": "string", "description": "." } }, "required": ["a"] });
         let tools = [json!({ "type": "function", "function": { "name": NAME, "description": ".", "parameters": parameters } })];
         let user = json!({ "role": "user", "content": "." });
-        let before = template.converse(&[user.clone()], &tools, true).ok()?;
+        let before = template.converse(std::slice::from_ref(&user), &tools, true).ok()?;
         let called = |arguments: Value| {
             let call = json!({ "id": "call00000", "type": "function", "function": { "name": NAME, "arguments": arguments } });
             let messages = [user.clone(), json!({ "role": "assistant", "content": "", "tool_calls": [call] })];
