@@ -48,7 +48,7 @@ impl Pulse {
         self.beats.fetch_add(1, Relaxed);
     }
 
-    /// It can't go on, though nobody waits for it. The first reason is the one that counts.
+    /// It can't go on, though no call waits for it. The first reason counts.
     pub fn fail(&self, why: String) {
         let _ = self.fault.set(why);
     }

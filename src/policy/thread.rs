@@ -156,7 +156,7 @@ impl Policy {
         self
     }
 
-    /// The same policy, of which nothing trains these models: servers of a published one have its weights already.
+    /// The same policy with models that nothing trains: the servers of a published model have its weights already.
     pub fn untrained(self, models: BTreeSet<String>) -> Policy {
         Policy { untrained: Arc::new(models), ..self }
     }

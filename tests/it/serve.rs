@@ -30,15 +30,25 @@ pub struct Machine {
     /// Where adapters were loaded from.
     folders: Arc<Mutex<Vec<PathBuf>>>,
     /// How far its log-probabilities are from those of the model.
-    pub off: f64,
+    off: f64,
     /// After so many answers it is gone, and after the second number of requests it is there again, knowing nothing.
-    pub gone: Option<(usize, usize)>,
+    gone: Option<(usize, usize)>,
     /// How long it loads an adapter once it is there again.
     loads: Duration,
     requests: Arc<Mutex<usize>>,
 }
 
 impl Machine {
+    /// One that is gone after the first number of requests, and back after the second.
+    pub fn away(from: usize, to: usize) -> Machine {
+        Machine { gone: Some((from, to)), ..Machine::default() }
+    }
+
+    /// One whose log-probabilities are so far from the model's.
+    pub fn apart(off: f64) -> Machine {
+        Machine { off, ..Machine::default() }
+    }
+
     fn says(&self, path: &str, body: &Value) -> Said {
         let count = {
             let mut requests = self.requests.lock().unwrap();

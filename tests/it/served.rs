@@ -87,16 +87,12 @@ fn a_server_that_is_away_is_waited_for() {
     let waits = |serve: &str| serve.replace("tries: 3", "tries: 1, wait: 60");
     let here = trained(folder.path(), "here", &learns("", "constrained"), &[]);
     for (name, gone) in [("late", (1, 4)), ("again", (12, 15))] {
-        let mut machine = Machine::default();
-        machine.gone = Some(gone);
-        let server = start(&machine);
+        let server = start(&Machine::away(gone.0, gone.1));
         let run = trained(folder.path(), name, &learns(&waits(&many(&[&server], "")), "constrained"), &[]);
         assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "{name}");
     }
     // No longer than asked, and not for a server that is there and another model.
-    let mut other = Machine::default();
-    other.off = 0.4;
-    let wrong = start(&other);
+    let wrong = start(&Machine::apart(0.4));
     for (name, serve, said) in [
         ("gone", ", serve: { vllm: [\"http://127.0.0.1:1\"], tries: 1, wait: 3 }".to_owned(), "127.0.0.1:1"),
         ("other", waits(&many(&[&wrong], "")), "isn't the model that learns"),

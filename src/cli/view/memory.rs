@@ -109,7 +109,7 @@ pub fn retrievals(run: &ServedRun, id: &str) -> Answer {
     Ok(answer)
 }
 
-/// The texts of entries as they last came, those that have left their memory among them.
+/// The newest texts of entries, also of entries that have left their memory.
 fn texts(run: &ServedRun, ids: &[u64]) -> Result<BTreeMap<u64, String>> {
     let mut known = BTreeMap::new();
     let names = ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
@@ -125,7 +125,7 @@ fn texts(run: &ServedRun, ids: &[u64]) -> Result<BTreeMap<u64, String>> {
     Ok(known)
 }
 
-/// A number of an answer, where those that a browser would round are texts.
+/// A number of an answer: a text where a browser would round it.
 fn number(cell: &Value) -> Option<u64> {
     cell.as_u64().or_else(|| cell.as_str()?.parse().ok())
 }

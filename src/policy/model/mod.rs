@@ -198,8 +198,7 @@ impl Net {
         Net { network: None, running: Some(AdaptedEngine { engine, adapters }), weights, ..self.bare() }
     }
 
-    /// `architecture` as the engine computes it, whose matrices `leaf` reads one after the other: nothing else is left of
-    /// them than what is packed.
+    /// `architecture` as the engine computes it. `leaf` reads one matrix after the other, and only packed ones are kept.
     pub fn read_packed(architecture: Arc<dyn Architecture>, leaf: &WeightsByName, kept: MatrixFormat, ends: &[u32]) -> Net {
         let engine = Arc::new(Engine::new(&architecture.sized(), leaf, kept, Isa::chosen()));
         let adapters = Arc::new(engine.bare());

@@ -316,7 +316,7 @@ fn a_trainer_that_fails_is_told_with_the_cause() {
     assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
 }
 
-/// A trainer that nobody asks anything is missed all the same: the run learns it while it plays.
+/// A trainer that ends between two requests is missed at once, while the run generates.
 #[test]
 fn a_trainer_that_is_gone_is_missed_between_two_requests() {
     let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
@@ -374,7 +374,7 @@ fn a_trainer_that_was_killed_goes_on_from_the_saved_version() {
     assert!(difference < 1e-6, "{difference:.1e}");
 }
 
-/// A trainer reads sequences with what they begin with in common, and none twice.
+/// A trainer reads whole sequences, shared prefixes included, and equal ones once.
 #[test]
 fn the_tokens_that_a_trainer_reads_are_counted() {
     let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };

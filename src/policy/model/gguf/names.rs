@@ -31,7 +31,7 @@ const READ: &str = "embedding_length feed_forward_length block_count attention.h
 /// The values of its other keys that don't change what is computed.
 const RULES: &[Rule] = &[
     ("vocab_size tensor_data_layout", any),
-    // What becomes of the states of a text that is embedded.
+    // How the states of an embedded text are pooled.
     ("pooling_type", any),
     // Those of YaRN alone read it.
     ("rope.scaling.original_context_length rope.scaling.finetuned", any),
