@@ -4,7 +4,7 @@ use super::acting::row_by_row_is_quick;
 use super::generate::weigh::ChoiceScores;
 use super::model::Sizes;
 use super::pause::at_pauses;
-use super::remote::{StartedServers, Answered, Exported, GenerationServer, Remote};
+use super::remote::{Answered, Exported, GenerationServer, Remote, StartedServers};
 use super::state::PolicyState;
 use super::threads::panic_text;
 use super::{

@@ -79,7 +79,8 @@ impl StartedServers {
             while !started.server.healthy() {
                 let ended = started.child.try_wait().ok().flatten().is_some();
                 if ended || start.elapsed() > self.wait {
-                    let why = if ended { "ended before it answered".into() } else { format!("did not answer in {} s", self.wait.as_secs_f64()) };
+                    let why =
+                        if ended { "ended before it answered".into() } else { format!("did not answer in {} s", self.wait.as_secs_f64()) };
                     let lines: Vec<String> = started.lines.lock().iter().cloned().collect();
                     let what = format!("the vLLM that was started {why}. Its last lines:\n  {}", lines.join("\n  "));
                     return Err(PolicyError::model(&self.model, ModelFault::Server { what }));
@@ -135,7 +136,9 @@ fn python() -> Result<PathBuf, String> {
     match (python.exists(), named.is_some()) {
         (true, _) => Ok(python),
         (false, true) => Err(format!("{PYTHON} names {}, which isn't there", python.display())),
-        (false, false) => Err(format!("there is no Python with vLLM: let {PYTHON} name one, or make {INSTALLED} and `pip install vllm` into it")),
+        (false, false) => {
+            Err(format!("there is no Python with vLLM: let {PYTHON} name one, or make {INSTALLED} and `pip install vllm` into it"))
+        }
     }
 }
 

@@ -282,9 +282,10 @@ mod tests {
             row(&[1, 2, 3], &[12, 13, 14]),
             row(&[1, 2, 3], &[4, 5]),
         ];
-        let sizes = Sizes { vocab: 20, context: 64, width: 8, value: false, cached: 0 };
+        let sizes = Sizes { vocab: 20, rows: 20, context: 64, width: 8, value: false, cached: 0 };
         let limits = RowLimits { sizes, ends: [0].into() };
-        let rows: Vec<TrainingRow> = examples.iter().enumerate().map(|(i, example)| TrainingRow::new(i, example, &limits).unwrap()).collect();
+        let rows: Vec<TrainingRow> =
+            examples.iter().enumerate().map(|(i, example)| TrainingRow::new(i, example, &limits).unwrap()).collect();
         let all = PassLimits { sequences: usize::MAX, tokens: None };
         let Passes { passes, distinct } = passes(&rows, &[0, 1, 2, 3, 4], all, Cut::Alone);
         let targets = passes[0].targets(&rows, None);
