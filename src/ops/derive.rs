@@ -195,7 +195,8 @@ mod tests {
             "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
              tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
              rollout: {{ op: rollout, inputs: {{ tasks: tasks }}, with: {{ agent: {{ model: actor, max_turns: 3 }} }} }}\n  \
-             made: {{ op: derive, inputs: rollout, with: {{ {with} }} }}\nlog: [{log}]\n"
+             made: {{ op: derive, inputs: rollout, with: {{ {with} }} }}\n  \
+             reader: {{ op: derive, inputs: made, with: {{ columns: {{ derived_y: reward }} }} }}\nlog: [{log}, reader]\n"
         );
         pipeline::parse("x", &text, &[], &ops::catalog()).err().map_or(String::new(), |errors| errors.to_string())
     }
