@@ -9,7 +9,7 @@ from transformers import AttentionInterface
 
 try:
     from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # before torch 2.10
+except ImportError:  # before torch 2.10; scales and windows came with 2.11
     varlen_attn = None
 
 NAME = "flow_train"
@@ -21,6 +21,8 @@ class Attention:
     """The segments of the batch that is being computed. A layer on the way back may be computed again, so a batch keeps its own."""
 
     segments = None
+    # The window that each layer asked for, in their order, since the last `clear`.
+    windows: list = []
 
 
 def attend(module, query, key, value, attention_mask, **options):
@@ -31,8 +33,16 @@ def attend(module, query, key, value, attention_mask, **options):
     # [1, heads, tokens, width] -> [tokens, heads, width]
     query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
     scale, window = options.get("scaling"), options.get("sliding_window")
-    flash = varlen_attn is not None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and query.shape[-1] <= 256
-    return (by_flash if flash else by_groups)(segments, query, key, value, scale, window)[None], None
+    Attention.windows.append(window)
+    return (by_flash if flashes(query, value) else by_groups)(segments, query, key, value, scale, window)[None], None
+
+
+def flashes(query, value):
+    """Whether FlashAttention's kernel takes such heads, on such a GPU."""
+    if varlen_attn is None or not query.is_cuda or query.dtype not in (torch.bfloat16, torch.float16):
+        return False
+    width = query.shape[-1]
+    return width == value.shape[-1] and width % 8 == 0 and width <= 256 and torch.cuda.get_device_capability(query.device) >= (8, 0)
 
 
 def by_flash(segments, query, key, value, scale, window):

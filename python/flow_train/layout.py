@@ -65,11 +65,6 @@ class Batch:
         own = (rows >= begin) & (rows < end)
         return (rows[own] - begin, tokens[own]) if own.any() else None
 
-    @property
-    def size(self):
-        """Tokens that are computed, padding included."""
-        return self.ids.numel()
-
 
 class Segments:
     """Runs of tokens that lie side by side, each with the keys that its last token reads: its own sequence up to there."""

@@ -19,13 +19,13 @@ class Memory:
         # The environment variable is for tests.
         self.budget = float(os.environ.get("FLOW_TRAIN_BUDGET", free.item()))
 
-    def cost(self, compute, tokens):
-        """Bytes a token that the way back of `compute` keeps, the most over all ranks."""
-        saved, weights = {}, set()
+    def cost(self, compute, tokens, weights):
+        """Bytes a token that the way back of `compute` keeps, beside these weights: the most over all ranks."""
+        saved, known = {}, {local(p).untyped_storage().data_ptr() for p in weights}
 
         def pack(tensor):
-            storage = tensor.untyped_storage()
-            if not isinstance(tensor, torch.nn.Parameter):
+            storage = local(tensor).untyped_storage()
+            if storage.data_ptr() not in known and not isinstance(tensor, torch.nn.Parameter):
                 saved[storage.data_ptr()] = storage.nbytes()
             return tensor
 
@@ -45,6 +45,11 @@ class Memory:
             room -= sizes[kept]
             kept += 1
         return kept
+
+
+def local(tensor):
+    """A rank's own part of a tensor."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def available(device):

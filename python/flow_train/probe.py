@@ -3,7 +3,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from .attention import NAME
+from .attention import NAME, Attention
 from .layout import Batch, Layout
 from .rows import Rows
 
@@ -18,9 +18,11 @@ LEAK = 1e-5
 class Probe:
     def __init__(self, net, rows, device):
         self.net, self.device, self.why = net, device, ""
-        # Neighbours in their order share the longest beginnings.
-        begins = max(range(len(rows.leaves)), key=lambda i: rows.shared.get(rows.leaves[i], 0), default=0)
-        some = [rows.sequences[i][:TOKENS] for i in rows.leaves[max(0, begins - 1) :][:SEQUENCES]]
+        # Neighbours in their order share the longest beginnings; what is looked at is where they part.
+        place = max(range(len(rows.leaves)), key=lambda i: rows.shared.get(rows.leaves[i], 0), default=0)
+        cut = max(0, rows.shared.get(rows.leaves[place], 0) - TOKENS // 2)
+        near = [rows.sequences[i][cut:][:TOKENS] for i in rows.leaves[max(0, place - 1) :][:SEQUENCES]]
+        some = [sequence for sequence in near if len(sequence) > 1] or [rows.sequences[rows.leaves[place]][:TOKENS]]
         self.rows = sequences([*some, some[0][::-1]])
 
     def states(self, layout, rows):
@@ -43,16 +45,20 @@ class Probe:
         else:
             try:
                 wrong = self.differs(layout, alone)
-            except (NotImplementedError, TypeError, ValueError) as error:
+            except (NotImplementedError, RuntimeError, TypeError, ValueError) as error:
                 self.why = str(error).splitlines()[0]
         worst = torch.tensor([float(wrong)])
         dist.all_reduce(worst, op=dist.ReduceOp.MAX)
         return worst.item() == 0
 
     def differs(self, layout, alone):
+        Attention.windows.clear()
         batch, states = self.states(layout, self.rows)
+        if windows(self.net.config) != sum(window is not None for window in Attention.windows):
+            self.why = "its windows aren't its attention's to know"
+            return True
         paths = [torch.as_tensor(path, device=self.device) for path in batch.paths]
-        far = max(apart(states[path], own) for path, own in zip(paths, alone))
+        far = torch.tensor([apart(states[path], own) for path, own in zip(paths, alone)]).max().item()
         # The same sequences, but the first has other tokens at its end.
         first, *others = self.rows.leaves
         keep = self.rows.shared.get(others[0], 0) if others else 0
@@ -66,7 +72,20 @@ class Probe:
         own[paths[0]] = False
         leak = apart(after[own], states[own]) if own.any() else 0.0
         self.why = f"states are {far:.1e} of their size from those alone, and {leak:.1e} of it comes from neighbours"
-        return far > ROUNDING[torch.bfloat16 if self.net.bf16 else torch.float32] or leak > LEAK
+        # Not the other way round: what is no number doesn't hold.
+        return not (far <= ROUNDING[torch.bfloat16 if self.net.bf16 else torch.float32] and leak <= LEAK)
+
+
+def windows(config):
+    """How many layers attend to a window, by a model's configuration; more than it has where it says so in a way that isn't known here."""
+    layers = config.num_hidden_layers
+    kinds = getattr(config, "layer_types", None)
+    if getattr(config, "attention_chunk_size", None) or kinds and set(kinds) - {"full_attention", "sliding_attention"}:
+        return layers + 1
+    if kinds:
+        return kinds.count("sliding_attention")
+    wanted = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
+    return layers if wanted else 0
 
 
 def sequences(some):

@@ -3,7 +3,7 @@
 It ends with flow: standard input is a pipe from it, and at its end, however flow ended, the server is ended with all its processes. A server that dies after it
 has answered is started again; one that dies before ends this program, with the server's last lines.
 """
-import argparse, importlib.metadata, os, signal, subprocess, sys, threading, time, urllib.request
+import argparse, http.client, importlib.metadata, os, signal, subprocess, sys, threading, time, urllib.request
 
 # CUDA graphs for decoding alone: whole graphs without compilation have answered wrongly.
 GRAPHS = '{"mode":0,"cudagraph_mode":"FULL_DECODE_ONLY"}'
@@ -58,7 +58,7 @@ class Server:
     def healthy(self):
         try:
             return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=2).status == 200
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
     def end(self):

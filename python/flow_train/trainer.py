@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from .attention import Attention
 from .clock import Clock
 from .layout import Batch, Layout
-from .memory import Memory
+from .memory import Memory, local
 from .net import Net
 from .probe import Probe
 from .rows import Rows
@@ -39,17 +39,14 @@ class Trainer:
         self.checkpointing, self.wanted = message.get("gradient_checkpointing"), Layout(message.get("layout") or "tree")
         self.opened = self.folder = message.get("adapter") or message["base"]
         trained = self.net.trained()
-        self.optimizer = torch.optim.AdamW(trained.values(), lr=0.0, fused=True if self.device.type == "cuda" and not self.net.sharded else None)
+        self.fused = self.device.type == "cuda" and not self.net.sharded
+        self.optimizer = torch.optim.AdamW(trained.values(), lr=0.0, fused=self.fused or None)
         if self.net.learns_adapter:
             self.start = [local(p).detach().clone() for p in trained.values()]
         # Through `forward`, so that the parameters are there; on a GPU FSDP2 breaks at a call without arguments.
         check, self.net.forward = self.net.forward, self.net.check
         self.net(torch.arange(8, device=self.device)[None] % self.net.vocabulary)
         self.net.forward = check
-        self.memory = Memory(self.device, [local(p) for p in trained.values()])
-        if self.device.type == "cuda":
-            # Larger parts of the logits, for fewer kernels: 1 GB where there is room.
-            self.net.logits_at_once = int(min(1 << 28, max(1 << 24, self.memory.budget / 64)))
         config = self.net.config
         return {
             "model": type(self.net.base()).__name__,
@@ -75,20 +72,22 @@ class Trainer:
 
     def trace(self, message, payload):
         rows, learns, entropy = Rows(message, payload), message["gradient"], message["entropy"]
-        if self.layout is None:
+        # Rows of the run decide, not a server's proof; and servers that started beside this trainer have their memory by then.
+        if self.layout is None and learns:
             self.choose(rows)
+        layout = self.layout or Layout("padded")
         figures = torch.zeros(5, rows.count, device=self.device)
         if learns:
             self.traced = []
-        shares = rows.batches(self.ranks, self.tokens, self.layout)
-        most = [max(rows.computed(share[i], self.layout) for share in shares) for i in range(len(shares[0]))]
+        shares = rows.batches(self.ranks, self.tokens, layout)
+        most = [max(rows.computed(share[i], layout) for share in shares) for i in range(len(shares[0]))]
         kept = self.memory.kept(most, self.cost) if learns else 0
         with self.reference() if message["reference"] else torch.set_grad_enabled(learns):
             if self.net.training != learns:
                 self.net.train(learns)
             for number, which in enumerate(shares[self.rank]):
                 with self.clock.part("forward"):
-                    batch, keeps = Batch(rows, which, self.layout, self.device), number < kept
+                    batch, keeps = Batch(rows, which, layout, self.device), number < kept
                     with torch.set_grad_enabled(keeps):
                         out = self.drawn(number, batch, entropy, keeps)
                     figures[:, torch.as_tensor(batch.choices, device=self.device)] = out.detach()[:, : len(batch.choices)]
@@ -99,8 +98,8 @@ class Trainer:
         if self.ranks > 1:
             # Each choice is one rank's, so the others add zeros.
             dist.reduce(figures, 0)
-        computed = sum(rows.computed(which, self.layout) for share in shares for which in share)
-        return {"computed": computed, "layout": self.layout.name}, figures[: 5 if entropy else 3].contiguous().numpy().tobytes()
+        computed = sum(rows.computed(which, layout) for share in shares for which in share)
+        return {"computed": computed, "layout": layout.name}, figures[: 5 if entropy else 3].contiguous().numpy().tobytes()
 
     def drawn(self, number, batch, entropy, learns):
         """The figures of a batch. Where an adapter has dropout the batch draws the same masks each time that it is computed in this step."""
@@ -110,6 +109,10 @@ class Trainer:
 
     def choose(self, rows):
         """Checks on rows of this run that tokens side by side get the states that they get alone, and decides what is kept for the way back."""
+        self.memory = Memory(self.device, [local(p) for p in self.net.trained().values()])
+        if self.device.type == "cuda":
+            # Larger parts of the logits, for fewer kernels: 1 GB where there is room.
+            self.net.logits_at_once = int(min(1 << 28, max(1 << 24, self.memory.budget / 64)))
         probe = Probe(self.net, rows, self.device)
         self.layout = self.wanted
         if not self.layout.padded and not probe.holds(self.layout):
@@ -119,7 +122,8 @@ class Trainer:
         if self.rank == 0 and self.layout.name != self.wanted.name:
             print(f"flow_train: {type(self.net.base()).__name__} isn't computed as `{self.wanted.name}` but padded: {probe.why}", flush=True)
         self.net.train()
-        whole = self.memory.cost(lambda: probe.states(self.layout, probe.rows), probe.rows.computed(probe.rows.leaves, self.layout))
+        with torch.enable_grad():
+            whole = self.memory.cost(lambda: probe.states(self.layout, probe.rows), probe.rows.computed(probe.rows.leaves, self.layout), list(self.net.parameters()))
         # One block's input a layer and token.
         cut = 2 * (self.net.config.num_hidden_layers + 1) * self.net.config.hidden_size * (1 if self.net.bf16 else 2)
         if self.checkpointing is None:
@@ -250,7 +254,7 @@ class Trainer:
         if steps:
             for p in self.net.trained().values():
                 zeros = {key: torch.zeros_like(p) for key in MOMENTS.values()}
-                self.optimizer.state[p] = {"step": torch.tensor(float(steps)), **zeros}
+                self.optimizer.state[p] = {"step": torch.tensor(float(steps), device=local(p).device if self.fused else None), **zeros}
             load(self.moments(), storage_reader=HuggingFaceStorageReader(path=os.path.join(folder, "optimizer")))
         return {}, b""
 
@@ -275,8 +279,3 @@ class Swapped:
     def __exit__(self, *_):
         torch.set_grad_enabled(self.before)
         self.put(self.back)
-
-
-def local(tensor):
-    """A rank's own part of a tensor."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor

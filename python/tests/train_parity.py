@@ -222,7 +222,7 @@ class Parity(unittest.TestCase):
             base = mixing(pathlib.Path(folder) / "base")
             client, rows = Client(1), conversations()
             client.open(base)
-            found = client.trace(rows, gradient=False)[0]
+            found = client.trace(rows)[0]
             self.assertEqual(client.traced["layout"], "padded")
             self.assertLess((found - Plain(base).figures(rows)[0]).abs().max().item(), 2e-5)
             client.close()

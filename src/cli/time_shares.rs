@@ -3,6 +3,9 @@
 use crate::dataflow::figures::Figures;
 use std::collections::BTreeMap;
 
+/// Seconds of a run whose shares say nothing yet.
+const SHORT: f64 = 60.0;
+
 /// The parts, in the order of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
@@ -47,10 +50,10 @@ impl TimeShares {
         }
     }
 
-    /// A line for people; none where nothing took time.
+    /// A line for people; none for a run of less than a minute, which needs no advice.
     pub fn line(&self) -> Option<String> {
         let all: f64 = self.seconds.values().sum();
-        if self.seconds.len() < 2 || all < 1.0 {
+        if self.seconds.len() < 2 || all < SHORT {
             return None;
         }
         let share = |(part, seconds): (&Part, &f64)| format!("{} {:.0}%", part.name(), 100.0 * seconds / all);
@@ -108,7 +111,7 @@ mod tests {
             ("panel", &[("turns", 9.0), ("seconds", 1.0)]),
             ("update", update),
         ];
-        for _ in 0..2 {
+        for _ in 0..20 {
             shares.add(&figures(&iteration), &["panel".into()]);
         }
         let told = "time: rollouts 31%, weights to servers 8%, evaluation 15%, updates 46% (the trainer waits between steps: a larger `minibatch`)";
@@ -125,6 +128,8 @@ mod tests {
                 ("engine", &[("policy_busy_seconds", busy)]),
             ];
             shares.add(&figures(&parts), &[]);
+            assert_eq!(shares.line(), None, "less than a minute");
+            (1..7).for_each(|_| shares.add(&figures(&parts), &[]));
             shares.line().unwrap()
         };
         assert!(line(3.0).ends_with("`--workers`)") && line(8.0) == "time: rollouts 89%, updates 11%");

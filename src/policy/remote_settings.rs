@@ -140,7 +140,7 @@ pub struct StartSettings {
     /// How many. Several take turns on the GPUs that flow sees, one each.
     #[schemars(range(min = 1, max = 64))]
     pub start: usize,
-    /// The share of its GPU's memory that a server takes; what learns needs the rest.
+    /// The share of its GPU's memory that a server takes; the trainer needs the rest.
     #[serde(default = "hundredths::<f64, 40>")]
     #[schemars(range(min = 0.05, max = 0.95))]
     pub memory: f64,

@@ -61,6 +61,7 @@ fn advantages_and_targets_follow_from_rewards_and_values() {
             "loss",
             "lr",
             "rows",
+            "save_seconds",
             "seconds",
             "tokens",
             "tokens_computed",

@@ -56,7 +56,7 @@ log: [rollout, update]
 /// process of a game, and for the tokens that were read to play and to reflect, which processes don't share), rows,
 /// errors, weights with their moments.
 fn results(run: &Path) -> (String, String, (String, Vec<u8>)) {
-    let times = "'seconds', 'busy_seconds', 'policy_busy_seconds', 'retried'";
+    let times = "'seconds', 'busy_seconds', 'policy_busy_seconds', 'save_seconds', 'retried'";
     let metrics = format!("select node, iteration, name, value from metrics where name not in ({times}) and not (node <> 'update' and name like 'tokens_%') order by all");
     let errors = "select * exclude (error) from errors order by all";
     (answer(run, &metrics, "json"), answer(run, errors, "json"), digest(run))

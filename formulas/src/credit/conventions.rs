@@ -56,7 +56,7 @@ pub enum Ema {
     After,
 }
 
-/// What the difference is divided by.
+/// The divisor of the difference.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {

@@ -37,7 +37,7 @@ pub struct AdvantageSettings {
     pub decay: f64,
     /// Which running mean `baseline: ema` subtracts. Default: before.
     pub ema: Ema,
-    /// What the difference is divided by. Default: std.
+    /// The divisor of the difference. Default: std.
     pub scale: Scale,
     /// The standard deviation divides by n - ddof: 1 for the sample's (papers and PyTorch), 0 for the population's
     /// (NumPy). Default: 1.

@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 SCRIPT = str(Path(__file__).with_name("zygote.py"))
+
+
+def end_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
 
 
 class Forked:
@@ -47,17 +55,23 @@ class Forks:
                 await self.open()
             self.number += 1
             number = self.number
-            self.begun[number], self.ended[number] = loop.create_future(), loop.create_future()
+            own = self.ended
+            self.begun[number], own[number] = loop.create_future(), loop.create_future()
             try:
                 await loop.run_in_executor(self.sender, self.send, json.dumps({"id": number, "env": dict(env)}).encode() + b"\n", descriptors)
                 pid = await self.begun[number]
             except OSError as error:
                 pid = str(error)
-            del self.begun[number]
+            except asyncio.CancelledError:
+                # It may still be forked: whoever hears of it then ends it.
+                own.pop(number, None)
+                raise
+            finally:
+                self.begun.pop(number, None)
         if isinstance(pid, str):
             raise OSError(f"`start: fork`: the process that forks has ended: {pid}")
-        ended = self.ended[number]
-        ended.add_done_callback(lambda _: self.ended.pop(number, None))
+        ended = own[number]
+        ended.add_done_callback(lambda _: own.pop(number, None))
         return Forked(pid, ended)
 
     def send(self, line: bytes, descriptors: List[int]) -> None:
@@ -69,6 +83,7 @@ class Forks:
         """Starts the process that forks. It has the variables that describe the machine, and none of an episode."""
         from .program import environment
 
+        self.begun, self.ended = {}, {}
         self.requests, theirs = socket.socketpair()
         reports, end = os.pipe()
         try:
@@ -84,20 +99,27 @@ class Forks:
         self.listening = asyncio.ensure_future(self.listen(reader))
 
     async def listen(self, reader: asyncio.StreamReader) -> None:
+        begun, ended = self.begun, self.ended  # those of this process; another one has its own
         while True:
             line = await reader.readline()
             if not line:
                 break
             report = json.loads(line)
             if "pid" in report:
-                self.begun[report["id"]].set_result(report["pid"])
+                beginning = begun.get(report["id"])
+                if beginning is not None and not beginning.done():
+                    beginning.set_result(report["pid"])
+                else:  # its episode ended while it was forked
+                    end_group(report["pid"])
             else:
-                self.ended[report["id"]].set_result(report["status"])
+                ending = ended.get(report["id"])
+                if ending is not None and not ending.done():
+                    ending.set_result(report["status"])
         # What waits now waits in vain.
-        for beginning in self.begun.values():
+        for beginning in list(begun.values()):
             if not beginning.done():
                 beginning.set_result("it closed its reports")
-        for ending in list(self.ended.values()):
+        for ending in list(ended.values()):
             if not ending.done():
                 ending.set_result(-9)
 

@@ -109,8 +109,8 @@ fn messages(line: &Value, names: &mut BTreeSet<String>) -> Result<(Vec<Message>,
 fn rewards(line: &Value) -> Result<(Option<f64>, Map<String, Value>), String> {
     let all = |value: &Value| match value {
         Value::Number(number) => number.as_f64(),
-        Value::Array(all) => all.iter().map(Value::as_f64).sum::<Option<f64>>(),
-        Value::Object(all) => all.values().map(Value::as_f64).sum::<Option<f64>>(),
+        Value::Array(all) if !all.is_empty() => all.iter().map(Value::as_f64).sum::<Option<f64>>(),
+        Value::Object(all) if !all.is_empty() => all.values().map(Value::as_f64).sum::<Option<f64>>(),
         _ => None,
     };
     let own = ["reward", "rewards", "score"].into_iter().find(|key| !line[*key].is_null());
@@ -122,7 +122,8 @@ fn rewards(line: &Value) -> Result<(Option<f64>, Map<String, Value>), String> {
     if line["advantage"].is_null() {
         return Ok((None, Map::new()));
     }
-    let function = |name: &str| KNOWN.iter().all(|known| known.split('.').next() != Some(name));
+    // A run logs other numbers beside them, such as `kl`.
+    let function = |name: &str| name.contains("reward") || name.ends_with("_func");
     let parts: Map<String, Value> =
         line.as_object().into_iter().flatten().filter(|(k, v)| v.is_number() && function(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
     let sum = parts.values().map(Value::as_f64).sum::<Option<f64>>();

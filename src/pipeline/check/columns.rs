@@ -32,9 +32,8 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
                 let begun = there.iter().find(|name| need.column.len() > 1 && name.starts_with(&need.column)).copied();
                 let near = begun.or_else(|| report.guess(&need.column, there.iter().copied().chain(catalog.columns.iter().copied())));
                 let near = near.map(|name| format!("did you mean `{name}`?"));
-                let list = (!there.is_empty()).then(|| format!("The rows here have {}", listed(&there, "and")));
-                let help = [near, list].into_iter().flatten().collect::<Vec<_>>().join(" ");
-                report.add(at, format!("there is no column `{}`", need.column), Some(help).filter(|help| !help.is_empty()));
+                let list = || (!there.is_empty()).then(|| format!("the rows here have {}", listed(&there, "and")));
+                report.add(at, format!("there is no column `{}`", need.column), near.or_else(list));
                 continue;
             }
             for edge in draft.edges.iter().filter(|e| e.spec.is_some_and(|p| p.name == need.port)) {

@@ -6,12 +6,11 @@ use crate::policy::model::adapter;
 use crate::policy::model::folder::read;
 use crate::policy::trainer;
 use crate::policy::{Dtype, LoadModel, ModelFault, PolicyError, Result, ServeSettings, ServerSettings, StartSettings, VllmServers};
-use crate::python_package;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -19,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// The variable that names the Python of the servers, with vLLM.
 pub const PYTHON: &str = "FLOW_VLLM_PYTHON";
-/// What `make vllm-env` makes.
-const INSTALLED: &str = ".flow/vllm/bin/python";
+/// What `make servers` makes.
+const INSTALLED: &str = ".venv-vllm/bin/python";
 /// How many of a server's last lines an error quotes.
 const QUOTED: usize = 12;
 /// Between two looks at servers that are starting.
@@ -52,9 +51,14 @@ impl StartedServers {
         let fault = |what: String| PolicyError::model(name, ModelFault::Server { what });
         let python = python().map_err(fault)?;
         let cards = visible_cards();
-        let servers = (0..start.start).map(|i| {
+        let held = (0..start.start).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<std::io::Result<Vec<_>>>();
+        let held = held.map_err(|e| fault(format!("no free port: {e}")))?;
+        let ports = held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<std::io::Result<Vec<u16>>>();
+        let ports = ports.map_err(|e| fault(format!("no free port: {e}")))?;
+        // All are drawn before one is free again: no two servers have the same.
+        drop(held);
+        let servers = ports.into_iter().enumerate().map(|(i, port)| {
             let card = (start.start > 1 && !cards.is_empty()).then(|| cards[i % cards.len()].as_str());
-            let port = free_port().map_err(|e| fault(format!("no free port: {e}")))?;
             let mut command = Command::new(&python);
             command.args(words(load, start, port)?);
             if let Some(card) = card {
@@ -151,27 +155,18 @@ fn visible_cards() -> Vec<String> {
     (0..count).map(|i| i.to_string()).collect()
 }
 
-/// A port of loopback on which nobody listens now.
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
 /// The process, and the last lines that it prints.
 fn spawned(mut command: Command) -> std::io::Result<(Child, Arc<Mutex<VecDeque<String>>>)> {
-    if let Some(package) = python_package::holding("flow_train") {
-        let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
-        let paths = std::iter::once(package).chain(std::env::split_paths(&path).filter(|path| path != Path::new("")));
-        command.env("PYTHONPATH", std::env::join_paths(paths).map_err(std::io::Error::other)?);
-    }
-    let mut child = command.env("PYTHONUNBUFFERED", "1").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    trainer::find_flow_train(&mut command).map_err(std::io::Error::other)?;
+    // A group of its own: Ctrl-C ends a run between two iterations, and its servers after it.
+    command.env("PYTHONUNBUFFERED", "1").process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
     let lines = Arc::new(Mutex::new(VecDeque::new()));
     if let Some(stream) = child.stderr.take() {
         let kept = lines.clone();
         let read = move || {
-            for line in BufReader::new(stream).split(b'\n').map_while(|line| line.ok()) {
-                let text: String = String::from_utf8_lossy(&line).trim_end().chars().take(400).collect();
-                let own = text.strip_prefix("flow_train.servers: ").map(str::to_owned);
-                if let Some(own) = own.filter(|own| own.contains("started again")) {
+            trainer::each_line(stream, |text| {
+                if let Some(own) = text.strip_prefix("flow_train.servers: ").filter(|own| own.contains("started again")) {
                     eprintln!("warning: {own}");
                 }
                 let mut lines = kept.lock();
@@ -179,7 +174,7 @@ fn spawned(mut command: Command) -> std::io::Result<(Child, Arc<Mutex<VecDeque<S
                     lines.pop_front();
                 }
                 lines.push_back(text);
-            }
+            });
         };
         std::thread::Builder::new().name("policy-server".into()).spawn(read)?;
     }

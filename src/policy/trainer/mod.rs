@@ -11,6 +11,7 @@ mod link;
 mod process;
 
 pub use learner::TrainerWeights;
+pub use process::{each_line, find_flow_train};
 
 use super::learner::RowLimits;
 use super::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};

@@ -318,7 +318,7 @@ fn answers_of(pool: &mut Pool, episode: usize) -> Result<EpisodeView, Fault> {
     answers(pool).remove(&episode).unwrap()
 }
 
-/// Who ended a process that answers in any order isn't known, so nobody has used a try; fewer and fewer share the next
+/// The cause of a process that ended is not known, so no episode has used a try; fewer and fewer share the next
 /// one, until the cause is alone in it. After that they share it again.
 #[test]
 fn a_shared_death_is_counted_against_the_one_that_caused_it() {
