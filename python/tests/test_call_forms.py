@@ -111,7 +111,7 @@ class Families(unittest.TestCase):
                     for draft in (f"{start} I will write {text}. {end} ", f"I will write {text}.{end}", f"{start}{text}{end} so {start} {text} {end}"):
                         content, found, right = parse(draft + text, TOOLS)
                         self.assertEqual((found, right), (calls, True), draft)
-                        self.assertEqual(content, draft.strip())
+                        self.assertEqual(content.split(), draft.split())
                         self.assertEqual(parse(draft + "No call.", TOOLS), (draft + "No call.", [], True))
                     self.assertEqual(parse(f"{start} I will write {text}", TOOLS)[1:], ([], True), "a thought that has no end has no calls")
         pay = '<think> I will write <tool_call>pay 1</tool_call>. </think> <tool_call>{"name": "get_time"}</tool_call>'
@@ -158,6 +158,17 @@ class Families(unittest.TestCase):
     def test_every_mark_has_an_example(self):
         written = "".join(text for examples in FAMILIES.values() for text, _ in examples)
         self.assertEqual([form.families for form in FORMS if not any(mark in written for mark in form.marks)], [])
+
+    def test_a_mark_of_a_thought_in_an_argument_hides_no_call(self):
+        call = '<tool_call>{"name": "get_time", "arguments": {"zone": "strip <think>.*</think>"}}</tool_call>'
+        found = [("get_time", {"zone": "strip <think>.*</think>"})]
+        tools = [{"type": "function", "function": {"name": "get_time", "parameters": {"type": "object", "properties": {"zone": {"type": "string"}}}}}]
+        for text in (call, f"<think>p</think>{call}", f"I think.</think> {call}", f"{call} <think>hm</think>", f"<think>a</think> So: {call} <think>b</think>"):
+            self.assertEqual(parse(text, tools)[1:], (found, True), text)
+        draft = '<tool_call>{"name": "get_time", "arguments": {"zone": "a"}}</tool_call>'
+        for tag in ("think", "thinking", "thought", "reasoning", "reflection"):
+            self.assertEqual(parse(f"<{tag}>draft {draft}</{tag}> {call}", tools)[1:], (found, True), tag)
+        self.assertEqual(parse(f"<think>one {draft} <tool_call>and </think> {call}", tools)[1:], (found, True), "a draft that isn't closed")
 
     def test_an_echo_without_its_thoughts_is_the_answer(self):
         for said, echo in [("<think>a</think>b", "b"), ("a</think>\n\nb", "b"), ("[THINK]a[/THINK]b", "b"), ("<think>a</think>b<think>c</think>d", "bd"), ("<think>a</think>b", "<think>a</think>b")]:

@@ -116,7 +116,7 @@ pub enum ModelFault {
          {}",
         cause(.beyond)
     )]
-    Gap { server: String, weights: String, gap: f64, max_gap: f64, beyond: Option<(usize, usize)> },
+    Gap { server: Box<str>, weights: Box<str>, gap: f64, max_gap: f64, beyond: Option<(u32, u32)> },
     #[error(
         "its training has diverged: with version {version} of its weights it computes NaN or infinite numbers; train again from \
          weights before that, with a smaller `lr` or a lower `max_grad_norm`"
@@ -137,7 +137,7 @@ pub enum ModelFault {
 
 /// What may make a server's log-probabilities others; `beyond` has the rows of an output matrix and the fewer tokens of a
 /// vocabulary, where these explain it.
-fn cause(beyond: &Option<(usize, usize)>) -> String {
+fn cause(beyond: &Option<(u32, u32)>) -> String {
     let Some((rows, tokens)) = beyond else {
         return "It may hold another base model, another adapter under that name, or compute in fewer bits".into();
     };

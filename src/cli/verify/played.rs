@@ -113,7 +113,8 @@ fn sums(run: &Run, (table, player): (&Node, &Node), branches: bool, end: u64) ->
     );
     let failed = format!("(SELECT * FROM {failed} WHERE iteration < {end})");
     let mut sums: BTreeMap<u64, Sums> = BTreeMap::new();
-    let mut each = |sql: &str, add: &dyn Fn(&mut Sums, &dyn Fn(&str) -> f64)| -> Result<()> {
+    type Add<'a> = &'a dyn Fn(&mut Sums, &dyn Fn(&str) -> f64);
+    let mut each = |sql: &str, add: Add| -> Result<()> {
         for row in rows(&log::query(run, sql)?)? {
             let value = |name: &str| row.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
             add(sums.entry(value("iteration") as u64).or_default(), &value);

@@ -280,13 +280,13 @@ impl Replica {
             Ok(())
         } else {
             let own = adapter.kind == Weights::Own;
-            let weights = if own { "its own weights".into() } else { format!("`{}`", adapter.name) };
+            let weights = if own { "its own weights".into() } else { format!("`{}`", adapter.name).into() };
             Err(ModelFault::Gap {
                 server: self.server.host().into(),
                 weights,
                 gap,
                 max_gap: *max_gap,
-                beyond: beyond.filter(|(rows, tokens)| explains(*rows, *tokens, gap)),
+                beyond: beyond.filter(|(rows, tokens)| explains(*rows, *tokens, gap)).map(|(rows, tokens)| (rows as u32, tokens as u32)),
             })
         }
     }
