@@ -56,7 +56,7 @@ fn set(manifest: &mut Manifest, node: &str, name: &str, value: f64) {
 
 /// Each forgery with what `flow verify` says of it, and whether `flow bundle` refuses it: what has to be computed again it
 /// can't know.
-const FORGERIES: [(&str, bool, Forgery); 18] = [
+const FORGERIES: [(&str, bool, Forgery); 19] = [
     (
         "the metric `success` of `rollout` isn't what its rows give, in iterations 0, 1, 2\n",
         true,
@@ -136,6 +136,7 @@ const FORGERIES: [(&str, bool, Forgery); 18] = [
         true,
         Forgery { yaml: |yaml| yaml.replace("mines: 2", "mines: 3"), ..HONEST },
     ),
+    ("`rollout` has a turn", true, Forgery { yaml: |yaml| yaml.replace("max_turns: 5", "max_turns: 1"), ..HONEST }),
     (
         "`rollout` lacks episodes of tasks that it was given in iterations 0, 1, 2",
         true,

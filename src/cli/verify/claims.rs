@@ -48,6 +48,10 @@ impl Claims {
                     None => claims.undrawn.push(player.id.clone()),
                 }
             }
+            if ops::is(player, Role::Measures) {
+                claims.undrawn.push(player.id.clone());
+            }
+            claims.wrong.extend(turns(run, table, player, end)?);
             claims.wrong.extend(played::contradictions(run, manifest, pipeline, (table, player), end)?);
         }
         Ok(claims)
@@ -58,6 +62,15 @@ impl Claims {
 fn players(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, &Node)> {
     let plays = |node: &&Node| ops::is(node, Role::Plays) || ops::is(node, Role::Measures);
     pipeline.nodes.iter().flat_map(move |table| table.all().filter(plays).map(move |player| (table, player)).collect::<Vec<_>>())
+}
+
+/// Rows of more turns than the agent has.
+fn turns(run: &Run, table: &Node, player: &Node, end: u64) -> Result<Option<String>> {
+    let Some(most) = player.with.raw()["agent"]["max_turns"].as_u64().filter(|_| table.id == player.id) else { return Ok(None) };
+    let sql = format!("SELECT max(turn) AS last FROM {} WHERE phase = 'play' AND iteration < {end}", quoted(&table.id));
+    let last = rows(&log::query(run, &sql)?)?.first().and_then(|row| row.get("last")?.as_u64());
+    let wrong = |last: &u64| format!("`{}` has a turn {}, and its agent has {most} at most", table.id, last + 1);
+    Ok(last.filter(|last| *last >= most).as_ref().map(wrong))
 }
 
 /// Whether the table of a node has the columns that name a row; without any row it may have none.
