@@ -212,7 +212,7 @@ mod tests {
             (format!("by: [task], {last}"), "rollout", "name `made` in `log`"),
             (format!("by: [iteration], {last}"), "rollout, made", "differs in each iteration"),
             (format!("by: [prompt_tokens], {last}"), "rollout, made", "`by` can't have the column `prompt_tokens`"),
-            (format!("by: [derived_x], {last}"), "rollout, made", "is made by this node"),
+            (format!("by: [derived_x], {last}"), "rollout, made", "nothing up to `rollout` makes it"),
             (format!("by: [nosuch], {last}"), "rollout, made", "nosuch"),
             ("by: [task], columns: { derived_x: reward }".into(), "rollout, made", "no expression reads one"),
             (
