@@ -65,7 +65,7 @@ impl Expressions {
         self.reads.iter().map(String::as_str)
     }
 
-    /// The columns of [`Expressions::columns`] whose earlier values they read, as `last_NAME`.
+    /// The columns of `Expressions::columns` whose earlier values they read, as `last_NAME`.
     pub fn last(&self) -> impl Iterator<Item = &str> {
         self.last.iter().filter_map(|name| name.strip_prefix(LAST))
     }
