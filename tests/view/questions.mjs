@@ -88,7 +88,7 @@ describe("five questions", () => {
     await click(there("nav a", "Memory"));
     const table = page.locator("table", { has: page.locator("th", { hasText: "return with" }) });
     await table.first().waitFor();
-    const [id, , told, , , difference] = await table.locator("tbody tr").first().locator("td").allInnerTexts();
+    const [id, , , told, , , difference] = await table.locator("tbody tr").first().locator("td").allInnerTexts();
     const told_by = sql(`SELECT count(DISTINCT (iteration, task, sample)) AS n, avg(earned) AS mean FROM (SELECT iteration, task, sample, sum(reward) AS earned FROM rollout WHERE (iteration, task, sample) IN (SELECT (iteration, task, sample) FROM rollout WHERE list_contains(retrieved, ${id})) GROUP BY ALL)`)[0];
     assert.equal(told, String(told_by.n));
     assert.ok(Number(difference) > 0);
