@@ -86,7 +86,7 @@ fn a_server_that_is_away_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let waits = |serve: &str| serve.replace("tries: 3", "tries: 1, wait: 60");
     let here = trained(folder.path(), "here", &learns("", "constrained"), &[]);
-    for (name, gone) in [("late", (1, 4)), ("again", (12, 15))] {
+    for (name, gone) in [("late", (1, 4)), ("again", (12, 15)), ("once", (12, 13))] {
         let server = start(&Machine::away(gone.0, gone.1));
         let run = trained(folder.path(), name, &learns(&waits(&many(&[&server], "")), "constrained"), &[]);
         assert_eq!(ask(&run, PLAYED), ask(&here, PLAYED), "{name}");

@@ -259,7 +259,9 @@ impl Fleet {
         let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
         let elsewhere = self.place(&job).is_some_and(|place| place != at);
         // Nor is waiting for the only one: it is gone, or has begun again and knows no adapter. It may be so a few times.
-        let waits = !self.wait.is_zero() && retried && !replica.present() && job.attempt < self.tries + WAITS;
+        // Another call may have met it gone and proved it since.
+        let away = matches!(failure.trouble, ServerError::Gone(_)) || !replica.present() || replica.proved_since(sent);
+        let waits = !self.wait.is_zero() && retried && away && job.attempt < self.tries + WAITS;
         match failure.trouble {
             _ if waits => self.send(job),
             _ if retried && further && (job.attempt < self.tries || elsewhere || !replica.present()) => {

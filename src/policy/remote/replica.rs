@@ -144,6 +144,11 @@ impl Replica {
         self.state.lock().gap
     }
 
+    /// Whether it has proved something after `moment`.
+    pub fn proved_since(&self, moment: Instant) -> bool {
+        self.state.lock().proof.is_some_and(|proof| proof > moment)
+    }
+
     /// Why it takes no part.
     pub fn why(&self) -> Option<ModelFault> {
         self.state.lock().away.as_ref().map(|away| away.why.clone())
@@ -311,7 +316,7 @@ impl Replica {
     /// out unless it says that it is well.
     pub fn failed(&self, failure: &FailedAttempt, sent: Instant) {
         // What it was before its last proof tells nothing.
-        if !self.present() || self.state.lock().proof.is_some_and(|proof| proof > sent) {
+        if !self.present() || self.proved_since(sent) {
             return;
         }
         let why = ModelFault::Server { what: failure.trouble.text() };
