@@ -140,6 +140,38 @@ fn game(node: &Node) -> Result<Game, Wrong> {
     tasks.into_iter().next().map(|task| task.game).ok_or_else(|| at(format!("panel `{}` has no tasks", with.panel)))
 }
 
+/// What an evaluation plays, as its settings say.
+pub struct Measurement {
+    /// The names of the panel's tasks, where the file can be read.
+    pub tasks: Option<Vec<String>>,
+    /// Trajectories a task.
+    pub samples: u32,
+    every: u64,
+    /// Whether it measures weights that a node trains.
+    trained: bool,
+}
+
+impl Measurement {
+    /// What this node plays; none if it isn't an evaluation.
+    pub fn of(node: &Node) -> Option<Measurement> {
+        let with = node.with.typed::<Evaluate>()?;
+        let weights = |port: &str| port == "weights" || with.play.agent.by_name.iter().any(|name| name == port);
+        let trained = node.inputs.iter().any(|input| weights(&input.port));
+        let tasks = panel(node, &with).ok().map(|panel| panel.tasks.iter().map(|task| task.name()).collect());
+        Some(Measurement { tasks, samples: with.samples, every: with.every, trained })
+    }
+
+    /// Whether it plays in an iteration of a run of so many: the weights of the last update are measured once they are
+    /// over, and untrained ones have been measured by then.
+    pub fn due(&self, iteration: u64, iterations: u64) -> bool {
+        if iteration >= iterations {
+            self.trained
+        } else {
+            iteration % self.every == 0
+        }
+    }
+}
+
 /// The words of notes for a further attempt, and of the node's own prompt.
 fn words(node: &Node) -> Result<Vec<String>, Wrong> {
     let with = settings::<Evaluate>(node)?;

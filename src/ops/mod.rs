@@ -32,6 +32,7 @@ mod tasks;
 mod value;
 
 pub use checks::remote::remote;
+pub use evaluate::Measurement;
 pub use games::{games, played, programs, words};
 pub use memory_update::comparing;
 pub use operator::{Further, Operator, RequiredHead};

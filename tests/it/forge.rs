@@ -1,7 +1,7 @@
 //! Runs that were changed and given new checksums: what a stranger's run may be.
 
 use crate::common::*;
-use arrow::array::{AsArray, BooleanArray, Float32Array, RecordBatch};
+use arrow::array::{AsArray, BooleanArray, Float32Array, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
 use flow::log::{read_iteration, write_part, Committer, Manifest, Run, Status};
 use flow::row;
@@ -48,6 +48,12 @@ fn without(rows: RecordBatch, columns: &[&str]) -> RecordBatch {
     rows.project(&keep).unwrap()
 }
 
+/// The rows, and the same ones as a second sample.
+fn once_more(rows: &RecordBatch) -> RecordBatch {
+    let second = row::with(rows, "sample", Arc::new(UInt32Array::from(vec![1; rows.num_rows()]))).unwrap();
+    row::sorted(&[rows.clone(), second]).unwrap().unwrap()
+}
+
 /// Sets a metric in every iteration that has it.
 fn set(manifest: &mut Manifest, node: &str, name: &str, value: f64) {
     let metrics = manifest.committed.iter_mut().filter_map(|committed| committed.metrics.get_mut(node));
@@ -56,7 +62,7 @@ fn set(manifest: &mut Manifest, node: &str, name: &str, value: f64) {
 
 /// Each forgery with what `flow verify` says of it, and whether `flow bundle` refuses it: what has to be computed again it
 /// can't know.
-const FORGERIES: [(&str, bool, Forgery); 19] = [
+const FORGERIES: [(&str, bool, Forgery); 25] = [
     (
         "the metric `success` of `rollout` isn't what its rows give, in iterations 0, 1, 2\n",
         true,
@@ -151,6 +157,41 @@ const FORGERIES: [(&str, bool, Forgery); 19] = [
                         BooleanArray::from_iter((0..rows.num_rows()).map(|i| Some(tasks.value(i) != first || samples.value(i) != 1)));
                     filter_record_batch(&rows, &keep).unwrap()
                 }
+            },
+            ..HONEST
+        },
+    ),
+    (
+        "`evaluate` lacks episodes of tasks that it was given in iterations 0, 3\n",
+        true,
+        Forgery { rows: |id, rows| if id == "evaluate" { rows.slice(0, rows.num_rows() / 2) } else { rows }, ..HONEST },
+    ),
+    (
+        "`evaluate` lacks episodes of tasks that it was given in iteration 3\n",
+        true,
+        Forgery { manifest: |m| m.committed.retain(|i| i.iteration < 3), ..HONEST },
+    ),
+    (
+        "the metric `turns` of `evaluate`",
+        true,
+        Forgery { rows: |id, rows| if id == "evaluate" { rows.slice(0, 0) } else { rows }, ..HONEST },
+    ),
+    (
+        "`evaluate` has a sample beyond its 1 in",
+        true,
+        Forgery { rows: |id, rows| if id == "evaluate" { once_more(&rows) } else { rows }, ..HONEST },
+    ),
+    (
+        "`rollout` has a sample beyond its 2 in iterations 0, 1, 2",
+        true,
+        Forgery { yaml: |yaml| yaml.replace("samples: 4", "samples: 2"), ..HONEST },
+    ),
+    (
+        "`rollout` has a metric `solved`, which a node of its kind doesn't have, in iteration 1",
+        true,
+        Forgery {
+            manifest: |m| {
+                m.committed[1].metrics.get_mut("rollout").unwrap().insert("solved".into(), 1.0);
             },
             ..HONEST
         },

@@ -22,6 +22,8 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
     const NAME: &'static str;
     /// What a player has to do, in a sentence.
     const ABOUT: &'static str;
+    /// Whether a reward of it can be below 0; none where that isn't known.
+    const COSTS: Option<bool> = None;
 
     /// Refuses settings that no task can have.
     fn check(&self) -> Result<(), EnvError> {
@@ -46,6 +48,7 @@ pub trait GameSettings: Serialize + DeserializeOwned + JsonSchema + Debug + Send
 /// [`GameSettings`] without its type.
 trait ErasedSettings: Debug + Send + Sync {
     fn any(&self) -> &dyn Any;
+    fn costs(&self) -> Option<bool>;
     fn json(&self) -> serde_json::Result<Value>;
     fn check(&self) -> Result<(), EnvError>;
     fn label(&self) -> String;
@@ -58,6 +61,9 @@ trait ErasedSettings: Debug + Send + Sync {
 impl<T: GameSettings> ErasedSettings for T {
     fn any(&self) -> &dyn Any {
         self
+    }
+    fn costs(&self) -> Option<bool> {
+        T::COSTS
     }
     fn json(&self) -> serde_json::Result<Value> {
         serde_json::to_value(self)
@@ -225,6 +231,11 @@ impl Game {
     /// The settings, if they are of this type.
     pub fn settings<T: GameSettings>(&self) -> Option<&T> {
         self.settings.any().downcast_ref()
+    }
+
+    /// Whether a reward of it can be below 0; none where that isn't known, as of a program.
+    pub fn costs(&self) -> Option<bool> {
+        self.settings.costs()
     }
 
     /// The program that plays it, if it isn't played here.

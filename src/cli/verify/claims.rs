@@ -5,11 +5,12 @@ use super::super::episode::rows;
 use super::super::error::Result;
 use super::super::session::info;
 use super::played;
+use super::tasks::{Expected, Played};
 use crate::log::{self, sql::quoted, Iteration, Manifest, Run};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, Role};
 use crate::row::NAME;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The longest list of names in a message.
 const SHOWN: usize = 3;
@@ -42,13 +43,12 @@ impl Claims {
                 claims.wrong.push(format!("the rows of `{}` lack columns that name a row", table.id));
                 continue;
             }
-            if ops::is(player, Role::Plays) && player.op != ops::importing().name {
-                match drawn(pipeline, player) {
-                    Some(draw) => claims.wrong.extend(tasks(run, manifest, (table, player), &draw, end)?),
-                    None => claims.undrawn.push(player.id.clone()),
-                }
+            let played = Played::of(run, (table, player), end)?;
+            match Expected::of(pipeline, player, &played) {
+                Some(expected) => claims.wrong.extend(expected.contradictions(manifest, (table, player), played, end)),
+                None => claims.undrawn.push(player.id.clone()),
             }
-            if ops::is(player, Role::Measures) {
+            if ops::Measurement::of(player).is_some_and(|panel| panel.tasks.is_none()) {
                 claims.undrawn.push(player.id.clone());
             }
             claims.wrong.extend(turns(run, table, player, end)?);
@@ -130,46 +130,6 @@ fn trained(manifest: &Manifest, pipeline: &Pipeline) -> Vec<String> {
         }
     }
     wrong.into_iter().collect()
-}
-
-/// The tasks that a player reads, where they can be drawn again.
-fn drawn(pipeline: &Pipeline, player: &Node) -> Option<ops::Draw> {
-    player.inputs.iter().find_map(|input| ops::draw(pipeline.node(&input.from)?, pipeline.seed))
-}
-
-/// Tasks that the seed doesn't draw, and drawn ones with fewer samples than the player plays.
-fn tasks(run: &Run, manifest: &Manifest, (table, player): (&Node, &Node), draw: &ops::Draw, end: u64) -> Result<Vec<String>> {
-    let samples = ops::samples(player).unwrap_or(1);
-    let (rows_of, failed) = (quoted(&table.id), played::failures(table, player));
-    let sql = format!(
-        "SELECT iteration, task, count(DISTINCT sample) FILTER (WHERE sample < {samples}) AS n FROM \
-         (SELECT iteration, task, sample FROM {rows_of} UNION ALL SELECT iteration, task, sample FROM {failed}) \
-         WHERE iteration < {end} GROUP BY ALL"
-    );
-    let mut seen: BTreeMap<u64, BTreeMap<String, u64>> = BTreeMap::new();
-    for row in rows(&log::query(run, &sql)?)? {
-        let (iteration, task) = (row["iteration"].as_u64().unwrap_or_default(), row["task"].as_str().unwrap_or_default());
-        seen.entry(iteration).or_default().insert(task.into(), row["n"].as_u64().unwrap_or_default());
-    }
-    let (mut others, mut lacking) = (BTreeSet::new(), BTreeSet::new());
-    for iteration in manifest.committed.iter().map(|committed| committed.iteration).filter(|i| *i < end.min(manifest.info.iterations)) {
-        let (names, own) = (draw.names(iteration), seen.remove(&iteration).unwrap_or_default());
-        if own.keys().any(|task| !names.contains(task)) {
-            others.insert(iteration);
-        } else if own.values().any(|n| *n < samples.into())
-            || !ops::chooses_tasks(player) && own.len() < names.iter().collect::<BTreeSet<_>>().len()
-        {
-            lacking.insert(iteration);
-        }
-    }
-    let told = |iterations: &BTreeSet<u64>, what: &str| {
-        (!iterations.is_empty()).then(|| format!("`{}` {what} in {}", player.id, iterations_text(iterations)))
-    };
-    let wrong = [
-        told(&others, "has played tasks that the pipeline's seed and settings don't draw"),
-        told(&lacking, "lacks episodes of tasks that it was given"),
-    ];
-    Ok(wrong.into_iter().flatten().collect())
 }
 
 /// `iterations 0, 1, 2 and 7 more`.

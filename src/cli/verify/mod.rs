@@ -3,6 +3,7 @@
 
 pub mod claims;
 mod played;
+mod tasks;
 mod verdict;
 
 use super::error::{Error, Result};

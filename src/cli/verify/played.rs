@@ -50,10 +50,20 @@ pub fn contradictions(
     let sums = sums(run, (table, player), branches, end)?;
     // A program may end before its first call: then its episode has no row.
     let rowless = ops::programs(pipeline).next().is_some() || player.op == ops::importing().name;
-    let mut wrong: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    let (mut wrong, mut unknown): (BTreeMap<String, BTreeSet<u64>>, BTreeMap<String, BTreeSet<u64>>) = Default::default();
     for committed in manifest.committed.iter().filter(|committed| committed.iteration < end) {
-        let Some(sums) = sums.get(&committed.iteration) else { continue };
         let metrics = [&player.id, &table.id].into_iter().find_map(|id| committed.metrics.get(id));
+        let own = committed.metrics.get(&player.id).into_iter().flatten();
+        for name in own.map(|(name, _)| name).filter(|name| !known(name)) {
+            unknown.entry(name.clone()).or_default().insert(committed.iteration);
+        }
+        let Some(sums) = sums.get(&committed.iteration) else {
+            let counted = ["turns", "failed"].into_iter().filter(|name| metrics.is_some_and(|all| all.get(*name).is_some_and(|n| *n != 0.0)));
+            for name in counted {
+                wrong.entry(name.into()).or_default().insert(committed.iteration);
+            }
+            continue;
+        };
         for (name, values) in sums.expected(branches, rowless) {
             let prefixed = format!("expert_{name}");
             let logged = metrics.and_then(|metrics| metrics.get(&name).or_else(|| metrics.get(&prefixed)));
@@ -69,7 +79,21 @@ pub fn contradictions(
         let where_ = iterations_text(&iterations);
         format!("the metric `{name}` of `{}` isn't what its rows give, in {where_}", player.id)
     };
-    Ok(wrong.into_iter().map(sentence).collect())
+    let unnamed = |(name, iterations): (String, BTreeSet<u64>)| {
+        format!("`{}` has a metric `{name}`, which a node of its kind doesn't have, in {}", player.id, iterations_text(&iterations))
+    };
+    Ok(wrong.into_iter().map(sentence).chain(unknown.into_iter().map(unnamed)).collect())
+}
+
+/// Whether a player has metrics of this name. Those that an environment reports begin with `world_`.
+fn known(name: &str) -> bool {
+    const NAMES: [&str; 17] = [
+        "success", "return", "turns", "invalid", "exploration_degree", "failed", "retried", "unread", "tokens_computed", "tokens_distinct",
+        "score", "panel", "attempts", "memory", "groups", "rounds", "rows_out",
+    ];
+    let name = name.strip_prefix("expert_").unwrap_or(name);
+    let open = ["pass@", "world_", "gap_"].into_iter().any(|prefix| name.starts_with(prefix));
+    NAMES.contains(&name) || open || name.ends_with("seconds")
 }
 
 impl Sums {

@@ -2,10 +2,11 @@
 
 use super::upstream::upstream;
 use crate::credit::{AdvantageSettings, Scale};
-use crate::ops::reward;
+use crate::ops::{played, reward};
 use crate::pipeline::{Node, Pipeline};
 
-/// The note on an `advantage` that divides by the mean of returns which settings of the pipeline can make negative.
+/// The note on an `advantage` that divides by the mean of returns which settings of the pipeline, or the environment's own
+/// rewards, can make negative.
 pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
     let with = node.with.typed::<AdvantageSettings>()?;
     if with.scale != Scale::Mean {
@@ -14,7 +15,17 @@ pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
     let penalty = (with.invalid_penalty > 0.0).then(|| "`invalid_penalty`".to_string());
     let subtracted = upstream(pipeline, node)
         .flat_map(|node| reward::subtracted(&node.with).into_iter().map(|name| format!("`{name}` of `{}`", node.id)));
-    let causes: Vec<String> = penalty.into_iter().chain(subtracted).collect();
+    let own = || {
+        let path = || upstream(pipeline, node);
+        let game = path().find_map(|node| played(node, pipeline)).filter(|_| !path().any(|node| reward::without_task(&node.with)))?;
+        match game.costs() {
+            Some(true) => Some(format!("rewards of `{}`", game.env())),
+            // Of a program it isn't known.
+            None => Some(format!("rewards of `{}`, should it give any below 0,", game.env())),
+            Some(false) => None,
+        }
+    };
+    let causes: Vec<String> = penalty.into_iter().chain(subtracted).chain(own()).collect();
     (!causes.is_empty()).then(|| {
         format!(
             "`scale: mean` is defined for returns from 0 on, and {} can make them negative: a group with a return below 0 is not \
@@ -29,9 +40,13 @@ mod tests {
     use crate::{ops, pipeline};
 
     fn notes(reward: &str, advantage: &str) -> String {
+        noted("env: minesweeper", reward, advantage)
+    }
+
+    fn noted(env: &str, reward: &str, advantage: &str) -> String {
         let text = format!(
             "flow: x\niterations: 1\nmodels: {{ actor: {{ new: tiny }} }}\nnodes:\n  \
-             tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
+             tasks: {{ op: tasks, with: {{ {env}, batch: 2 }} }}\n  \
              rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 3 }}, samples: 4 }} }}\n  \
              reward: {{ op: reward, inputs: rollout, with: {{ {reward} }} }}\n  \
              group: {{ op: group, inputs: reward, with: {{ by: [task] }} }}\n  \
@@ -47,7 +62,8 @@ mod tests {
         assert_eq!(notes("task: 0, won: 1", "scale: mean"), "");
         for (reward, cause) in [
             ("task: 0, won: 1, invalid: -0.1", "`invalid` of `reward`"),
-            ("task: -1", "`task` of `reward`"),
+            ("task: -1", "`task` of `reward` and rewards of `minesweeper` can"),
+            ("task: 1", "0 on, and rewards of `minesweeper` can make them negative"),
             ("task: 0, won: 1, overlong: { max: 9, buffer: 3 }", "`overlong` of `reward`"),
             ("task: 0, won: 1, kl: 0.1, model: actor", "`kl` of `reward`"),
         ] {
@@ -55,6 +71,10 @@ mod tests {
             assert!(note.starts_with("advantage: `scale: mean`") && note.contains(cause), "{reward}: {note}");
             assert!(!notes(reward, "scale: none").contains("scale: mean"), "{reward}");
         }
+        assert_eq!(noted("env: search", "task: 1", "scale: mean"), "");
+        let program = "env: process, name: mine, command: [true]";
+        assert!(noted(program, "task: 1", "scale: mean").contains("rewards of `process`, should it give any below 0, can make"));
+        assert_eq!(noted(program, "task: 0, won: 1", "scale: mean"), "");
         assert!(notes("task: 0, won: 1", "scale: mean, invalid_penalty: 0.1").contains("`invalid_penalty`"));
     }
 }

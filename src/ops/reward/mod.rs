@@ -33,6 +33,11 @@ pub fn small(with: &With) -> Vec<(&'static str, f32)> {
     with.typed::<RewardWeights>().map(|with| with.small()).unwrap_or_default()
 }
 
+/// Whether the node leaves the task's own rewards out.
+pub fn without_task(with: &With) -> bool {
+    with.typed::<RewardWeights>().is_some_and(|with| with.task == 0.0)
+}
+
 /// The settings of a `reward` node by which a reward can be below 0.
 pub fn subtracted(with: &With) -> Vec<&'static str> {
     with.typed::<RewardWeights>().map(|with| with.subtracted()).unwrap_or_default()

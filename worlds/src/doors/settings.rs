@@ -45,6 +45,7 @@ impl GameSettings for DoorsSettings {
     const NAME: &'static str = "doors";
     const ABOUT: &'static str =
         "Open the right one of several doors: a sign names it, or a note in a room, or nothing does. Only one can be opened.";
+    const COSTS: Option<bool> = Some(true);
 
     fn check(&self) -> Result<(), EnvError> {
         within("doors", self.doors, 2, COLOURS.len())?;

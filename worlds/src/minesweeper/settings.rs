@@ -27,6 +27,7 @@ impl Default for MinesweeperSettings {
 impl GameSettings for MinesweeperSettings {
     const NAME: &'static str = "minesweeper";
     const ABOUT: &'static str = "Open every cell that hides no mine.";
+    const COSTS: Option<bool> = Some(true);
 
     /// One cell stays free for the first opening, one more for the game.
     fn check(&self) -> Result<(), EnvError> {

@@ -36,6 +36,7 @@ impl SearchSettings {
 impl GameSettings for SearchSettings {
     const NAME: &'static str = "search";
     const ABOUT: &'static str = "Answer questions that need two documents of a searchable corpus, made from a seed.";
+    const COSTS: Option<bool> = Some(false);
 
     fn check(&self) -> Result<(), EnvError> {
         within("documents", self.documents, 100, 100_000)?;

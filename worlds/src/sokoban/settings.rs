@@ -40,6 +40,7 @@ impl Default for SokobanSettings {
 impl GameSettings for SokobanSettings {
     const NAME: &'static str = "sokoban";
     const ABOUT: &'static str = "Push every box onto a target.";
+    const COSTS: Option<bool> = Some(true);
 
     fn check(&self) -> Result<(), EnvError> {
         within("size", self.size, 4, 16)?;

@@ -53,6 +53,7 @@ impl WebshopSettings {
 impl GameSettings for WebshopSettings {
     const NAME: &'static str = "webshop";
     const ABOUT: &'static str = "Buy what an instruction asks for: WebShop's rules, with a catalogue of its own.";
+    const COSTS: Option<bool> = Some(false);
 
     fn check(&self) -> Result<(), EnvError> {
         within("products", self.products, 1_000, 100_000)
