@@ -92,6 +92,18 @@ mod tests {
         assert_eq!(ordered, plain, "in the order that was asked for");
     }
 
+    #[test]
+    fn a_time_beyond_arrows_is_text_in_json() {
+        let db = views::alone().unwrap();
+        let json = |sql: &str| {
+            let mut out = Vec::new();
+            stream_to(&db, sql, AnswerFormat::Json, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let sql = "select date 'infinity' a, timestamp '290000-01-01' b, date '2026-01-02' c";
+        assert_eq!(json(sql), "[\n{\"a\":\"infinity\",\"b\":\"290000-01-01 00:00:00\",\"c\":\"2026-01-02\"}\n]\n");
+    }
+
     /// Every type that DuckDB has, its least and its greatest value and null, prints in every format.
     #[test]
     fn all_types_print_in_all_formats() {

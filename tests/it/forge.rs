@@ -62,7 +62,7 @@ fn set(manifest: &mut Manifest, node: &str, name: &str, value: f64) {
 
 /// Each forgery with what `flow verify` says of it, and whether `flow bundle` refuses it: what has to be computed again it
 /// can't know.
-const FORGERIES: [(&str, bool, Forgery); 25] = [
+const FORGERIES: [(&str, bool, Forgery); 26] = [
     (
         "the metric `success` of `rollout` isn't what its rows give, in iterations 0, 1, 2\n",
         true,
@@ -186,6 +186,7 @@ const FORGERIES: [(&str, bool, Forgery); 25] = [
         true,
         Forgery { yaml: |yaml| yaml.replace("samples: 4", "samples: 2"), ..HONEST },
     ),
+    ("temperature", false, Forgery { yaml: |yaml| yaml.replace("samples: 4", "samples: 4, temperature: 0.6"), ..HONEST }),
     (
         "`rollout` has a metric `solved`, which a node of its kind doesn't have, in iteration 1",
         true,

@@ -43,6 +43,7 @@ struct ProgramSettings {
     reward: RewardSource,
     /// How an episode's program is started.
     #[serde(default, skip_serializing_if = "StartMode::is_process")]
+    #[schemars(extend("default" = "process"))]
     start: StartMode,
     /// The reward from which an episode counts as won, where the program doesn't say.
     #[serde(default = "number::<f64, 1>")]

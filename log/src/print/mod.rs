@@ -90,6 +90,7 @@ impl JsonFormat for JsonLines {
 
 impl Printer for arrow::json::Writer<&mut dyn Write, JsonLines> {
     fn rows(&mut self, rows: &RecordBatch) -> Result<(), LogError> {
+        expressible(rows)?;
         self.write(rows).map_err(broken)
     }
     fn end(mut self: Box<Self>) -> Result<(), LogError> {
@@ -125,6 +126,13 @@ impl Printer for Csv<'_> {
     fn end(self: Box<Self>) -> Result<(), LogError> {
         Ok(())
     }
+}
+
+/// Insists that every time has a text: Arrow's writer puts the words of its error in the place of one that is too far
+/// away, such as `date 'infinity'`.
+fn expressible(rows: &RecordBatch) -> Result<(), LogError> {
+    let times = rows.columns().iter().filter(|column| column.data_type().is_temporal());
+    Ok(times.map(as_text).try_for_each(|texts| texts.map(drop))?)
 }
 
 fn as_text(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {

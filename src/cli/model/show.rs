@@ -1,5 +1,6 @@
 //! `flow model show`: says what a model is, and how much memory it takes.
 
+use crate::cli::error::Error;
 use crate::cli::output::{finish, CommandResult};
 use crate::policy::{instructions, Description, Dtype, EncoderDescription, LoraSettings, Omissions};
 use std::path::Path;
@@ -10,6 +11,10 @@ const TOKENS: usize = 1024;
 
 /// Describes the model at `path`.
 pub fn show(path: &Path) -> CommandResult {
+    if !path.try_exists().map_err(Error::file(path))? {
+        let help = "name the folder of a model, such as one that `flow model fetch` made";
+        return Err(Error::Request(format!("there is no {}: {help}", path.display())));
+    }
     if let Some(EncoderDescription { parameters, context, vocab, width }) = EncoderDescription::read(path)? {
         let folder = path.display();
         return finish(&format!(

@@ -58,7 +58,8 @@ pub fn contradictions(
             unknown.entry(name.clone()).or_default().insert(committed.iteration);
         }
         let Some(sums) = sums.get(&committed.iteration) else {
-            let counted = ["turns", "failed"].into_iter().filter(|name| metrics.is_some_and(|all| all.get(*name).is_some_and(|n| *n != 0.0)));
+            let counted =
+                ["turns", "failed"].into_iter().filter(|name| metrics.is_some_and(|all| all.get(*name).is_some_and(|n| *n != 0.0)));
             for name in counted {
                 wrong.entry(name.into()).or_default().insert(committed.iteration);
             }
@@ -85,11 +86,26 @@ pub fn contradictions(
     Ok(wrong.into_iter().map(sentence).chain(unknown.into_iter().map(unnamed)).collect())
 }
 
-/// Whether a player has metrics of this name. Those that an environment reports begin with `world_`.
+/// Whether a player has metrics of this name. Metrics of an environment begin with `world_`.
 fn known(name: &str) -> bool {
     const NAMES: [&str; 17] = [
-        "success", "return", "turns", "invalid", "exploration_degree", "failed", "retried", "unread", "tokens_computed", "tokens_distinct",
-        "score", "panel", "attempts", "memory", "groups", "rounds", "rows_out",
+        "success",
+        "return",
+        "turns",
+        "invalid",
+        "exploration_degree",
+        "failed",
+        "retried",
+        "unread",
+        "tokens_computed",
+        "tokens_distinct",
+        "score",
+        "panel",
+        "attempts",
+        "memory",
+        "groups",
+        "rounds",
+        "rows_out",
     ];
     let name = name.strip_prefix("expert_").unwrap_or(name);
     let open = ["pass@", "world_", "gap_"].into_iter().any(|prefix| name.starts_with(prefix));

@@ -113,11 +113,12 @@ impl Expected {
                 lacking.insert(iteration);
             }
         }
-        let given = if matches!(self, Expected::Panel(..)) { "that its panel hasn't" } else { "that the pipeline's seed and settings don't draw" };
+        let given =
+            if matches!(self, Expected::Panel(..)) { "that its panel hasn't" } else { "that the pipeline's seed and settings don't draw" };
         let told = |iterations: &BTreeSet<u64>, what: &str| {
             (!iterations.is_empty()).then(|| format!("`{}` {what} in {}", player.id, iterations_text(iterations)))
         };
-        // In a loop, and with a memory of what it told, one task may have more.
+        // In a loop a task may have more.
         let exact = table.id == player.id;
         let wrong = [
             told(&others, &format!("has played tasks {given}")),

@@ -103,7 +103,7 @@ fn texts(batches: &[RecordBatch], tokenizer: &Tokenizer) -> Result<Vec<Value>> {
                 "shared": (shared <= SHARED).then(|| tokenizer.transcribe(&prompt[..shared])),
                 "shared_tokens": shared,
                 "rest": tokenizer.transcribe(&prompt[shared..]),
-                "told": tokenizer.transcribe(added(&prompt, &bare(i))),
+                "told": added(&prompt, &bare(i), |tokens| tokenizer.transcribe(tokens)),
                 "pieces": pieces(&response, tokenizer),
             }));
             before = prompt;
@@ -113,14 +113,18 @@ fn texts(batches: &[RecordBatch], tokenizer: &Tokenizer) -> Result<Vec<Value>> {
     Ok(texts)
 }
 
-/// What a prompt has and the bare one hasn't; nothing where there is no bare one.
-fn added<'a>(prompt: &'a [u32], bare: &[u32]) -> &'a [u32] {
+/// What a prompt has and the bare one hasn't; nothing where there is no bare one. The ends are compared as texts: a word
+/// may be other tokens behind a memory than at the beginning of a line.
+fn added(prompt: &[u32], bare: &[u32], transcribe: impl Fn(&[u32]) -> String) -> String {
     if bare.is_empty() || bare.len() >= prompt.len() {
-        return &[];
+        return String::new();
     }
     let start = prompt.iter().zip(bare).take_while(|(a, b)| a == b).count();
-    let end = prompt[start..].iter().rev().zip(bare[start..].iter().rev()).take_while(|(a, b)| a == b).count();
-    &prompt[start..prompt.len() - end]
+    let (mut rest, behind) = (transcribe(&prompt[start..]), transcribe(&bare[start..]));
+    let same =
+        rest.chars().rev().zip(behind.trim_start().chars().rev()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum::<usize>();
+    rest.truncate(rest.len() - same);
+    rest
 }
 
 /// What each token adds to the text of those before it, so that the pieces together are the text. A character of
@@ -143,9 +147,12 @@ mod tests {
 
     #[test]
     fn what_a_memory_added_stands_between_what_both_prompts_have() {
-        assert_eq!(added(&[1, 2, 7, 8, 3], &[1, 2, 3]), [7, 8]);
-        assert_eq!(added(&[1, 2, 2, 3], &[1, 2, 3]), [2]);
-        assert!(added(&[1, 2, 3], &[]).is_empty());
-        assert!(added(&[1, 2, 3], &[1, 2, 3]).is_empty());
+        let spelt = |tokens: &[u32]| tokens.iter().map(|token| ["", "a", "b", "c", " c"][*token as usize]).collect::<String>();
+        let added = |prompt: &[u32], bare: &[u32]| added(prompt, bare, spelt);
+        assert_eq!(added(&[1, 2, 1, 1, 3], &[1, 2, 3]), "aa");
+        assert_eq!(added(&[1, 2, 2, 3], &[1, 2, 3]), "b");
+        assert_eq!(added(&[1, 2, 4], &[1, 3]), "b ", "the same word as another token");
+        assert_eq!(added(&[1, 2, 3], &[]), "");
+        assert_eq!(added(&[1, 2, 3], &[1, 2, 3]), "");
     }
 }

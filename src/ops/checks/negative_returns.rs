@@ -72,7 +72,7 @@ mod tests {
             assert!(!notes(reward, "scale: none").contains("scale: mean"), "{reward}");
         }
         assert_eq!(noted("env: search", "task: 1", "scale: mean"), "");
-        let program = "env: process, name: mine, command: [true]";
+        let program = "env: process, name: mine, command: [mine]";
         assert!(noted(program, "task: 1", "scale: mean").contains("rewards of `process`, should it give any below 0, can make"));
         assert_eq!(noted(program, "task: 0, won: 1", "scale: mean"), "");
         assert!(notes("task: 0, won: 1", "scale: mean, invalid_penalty: 0.1").contains("`invalid_penalty`"));

@@ -62,7 +62,14 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
             report.add(here.at, format!("{name} must have at least {limit} {}, found {}", entries(*limit), here.entries().len()), help)
         }
         // How a schema says that a setting has no place beside certain others.
-        Kind::FalseSchema => report.add(holder(tree, subject, &path), format!("nothing reads {name} with these settings"), help),
+        Kind::FalseSchema => {
+            let known = known_at(subject.schema, &path[..path.len().saturating_sub(1)]);
+            let names = known.iter().map(String::as_str);
+            let abroad =
+                path.last().and_then(|key| foreign::meant(key, names).map(|(whose, own)| format!("{whose}'s `{key}` is `{own}` here")));
+            let help = [help, abroad].into_iter().flatten().reduce(|help, abroad| format!("{help} {abroad}."));
+            report.add(holder(tree, subject, &path), format!("nothing reads {name} with these settings"), help)
+        }
         Kind::UniqueItems => report.add(here.at, format!("{name} names something twice"), help),
         Kind::Constant { .. } | Kind::Enum { .. } => choices(&[error], here, &name, help, report),
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {

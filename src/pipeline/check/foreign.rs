@@ -47,6 +47,7 @@ const NAMES: &[(&str, &str, &str, &str)] = &[
     ("cliprange_value", "verl", "value_clip", "`gpu-update`"),
     ("lam", "verl", "lambda", "`advantage`"),
     ("adv_estimator", "verl", "of", "`advantage`"),
+    ("norm_adv_by_std_in_grpo", "verl", "scale", "`advantage`"),
     ("step_advantage_w", "verl-agent", "weights", "`combine`"),
     ("invalid_action_penalty_coef", "verl-agent", "invalid_penalty", "`advantage`"),
     ("n", "verl", "samples", "`rollout`"),
@@ -77,7 +78,7 @@ pub fn help<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) -> Option<
         return Some(format!("did you mean `{own}`? ({whose}'s `{word}`)"));
     }
     // A word that is short or common says nothing of another trainer.
-    let (_, whose, own, place) = all().find(|_| word.len() > 4)?;
+    let (_, whose, own, place) = all().find(|_| word.len() > 3 && word != "path")?;
     Some(format!("{whose}'s `{word}` is `{own}` of {place} here"))
 }
 
@@ -92,7 +93,8 @@ mod tests {
         // The name that fits the place, of two trainers that have one.
         assert_eq!(help("max_steps", ["max_turns", "model"]).unwrap(), "did you mean `max_turns`? (verl-agent's `max_steps`)");
         assert_eq!(help("max_steps", ["iterations"]).unwrap(), "did you mean `iterations`? (TRL's `max_steps`)");
-        assert_eq!((help("n", ["batch"]), help("rate", ["lr"])), (None, None));
+        assert_eq!(help("beta", ["gamma"]).unwrap(), "TRL's `beta` is `kl` of `gpu-update` here");
+        assert_eq!((help("n", ["batch"]), help("rate", ["lr"]), help("path", ["gamma"])), (None, None, None));
     }
 
     /// The page for people has each of these names.

@@ -93,6 +93,10 @@ pub fn apply(tree: &mut Tree, number: usize, text: &Text, report: &mut Report) {
                     entries.remove(index);
                     return;
                 }
+                if position.is_none() && last && value.is_null() && !text.text[text.yaml..].trim().is_empty() {
+                    let help = report.nearest(step, known.iter().map(String::as_str));
+                    return report.add(place, format!("there is no `{path}` that `null` could take away"), help);
+                }
                 let index = position.unwrap_or_else(|| {
                     let empty = Tree { at: place, value: Shape::Map(Vec::new()) };
                     entries.push(TreeEntry { key: step.to_string(), at: place, value: empty });
@@ -136,6 +140,7 @@ mod tests {
         assert_eq!(pipeline.seed, 3);
         assert_eq!(pipeline.node("update").unwrap().with.raw()["kl"]["kind"], "k2");
         assert!(with(&["nodes.updat.with.lr=1"]).unwrap_err().contains("did you mean `update`?"));
+        assert!(with(&["nodes.update.with.lrr=null"]).unwrap_err().contains("did you mean `lr`?"));
         assert!(with(&["nodes.new=1"]).unwrap_err().contains("there is no `nodes.new`"));
     }
 

@@ -18,7 +18,7 @@ use crate::seed::{mix, text};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,8 @@ pub struct Fleet {
     tries: u32,
     /// How long a call waits for a server that is away.
     pub wait: Duration,
+    /// Whether it was said that calls wait; of many that wait for one server, one says so.
+    pub told_to_wait: AtomicBool,
     /// What shows that a wait is no standstill.
     pub pulse: Arc<Pulse>,
     pub adapters: Mutex<Adapters>,
@@ -118,6 +120,7 @@ impl Fleet {
             proof: Proof { probe, max_gap: settings.max_gap, beyond: (sizes.rows > sizes.vocab).then_some((sizes.rows, sizes.vocab)) },
             tries: settings.server.tries,
             wait: Duration::from_secs_f64(settings.wait),
+            told_to_wait: AtomicBool::new(false),
             pulse,
             adapters: Mutex::new(Adapters::new(std::env::temp_dir().join(folder), true)),
             ended: Mutex::default(),
@@ -143,7 +146,7 @@ impl Fleet {
         let folder = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
         let adapter = Arc::new(Adapter { name, folder, kind, expected });
         self.prove_present(&adapter);
-        let mut waits = Wait::new(self);
+        let waits = Wait::new(self);
         while !self.replicas.iter().any(|replica| replica.fit(&adapter)) {
             if !waits.on() {
                 return Err(self.none_left());
@@ -279,7 +282,7 @@ impl Fleet {
     /// Waits until a server has the adapter of a job: `tries` looks, as long as another call proves a server that is
     /// away, and as long as `wait` says.
     fn wait_for_one(&self, job: &Job) -> Result<()> {
-        let (mut looks, mut waits) = (0, Wait::new(self));
+        let (mut looks, waits) = (0, Wait::new(self));
         loop {
             if let Some(error) = self.ended.lock().clone() {
                 return Err(error);
@@ -287,6 +290,7 @@ impl Fleet {
             let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.fit(&job.adapter);
             self.replicas.iter().filter(lacks).for_each(|replica| self.prove_all(replica, Some(&job.adapter)));
             if self.place(job).is_some() {
+                self.told_to_wait.store(false, Relaxed);
                 return Ok(());
             }
             if self.replicas.iter().any(Replica::probed) {

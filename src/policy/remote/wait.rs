@@ -2,23 +2,23 @@
 
 use super::fleet::Fleet;
 use crate::policy::ModelFault;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// A wait for a server that is away.
 pub struct Wait<'a> {
     fleet: &'a Fleet,
     start: Instant,
-    told: bool,
 }
 
 impl Wait<'_> {
     /// A wait that begins now.
     pub fn new(fleet: &Fleet) -> Wait<'_> {
-        Wait { fleet, start: Instant::now(), told: false }
+        Wait { fleet, start: Instant::now() }
     }
 
     /// Whether to wait on: a server can't be reached, and may come back in the time that there is for it.
-    pub fn on(&mut self) -> bool {
+    pub fn on(&self) -> bool {
         let Fleet { wait, replicas, pulse, .. } = self.fleet;
         // Behind a proxy a server that is away answers with an error.
         let away = || {
@@ -28,7 +28,7 @@ impl Wait<'_> {
         let on = self.start.elapsed() < *wait && away();
         if on {
             pulse.beat();
-            if !std::mem::replace(&mut self.told, true) {
+            if !self.fleet.told_to_wait.swap(true, Relaxed) {
                 eprintln!("note: no server takes part: waiting for one, at most {} s (`wait` of `serve`)", wait.as_secs_f64());
             }
         }
