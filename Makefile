@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-formulas test-log test-worlds wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
+.PHONY: run test test-core test-credit test-env test-log wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -22,9 +22,9 @@ test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some sixteen minutes the first time)"
 	OMP_NUM_THREADS=1 $(CARGO) test --release --config profile.release.package.flow.opt-level=0
 
-# An edit of a formula (credit, memory, statistics, rows), a world or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
+# An edit of rows, a formula, an environment or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
 test-log: $(filter libduckdb,$(FETCH))
-test-formulas test-log test-worlds: test-%:
+test-core test-credit test-env test-log: test-%:
 	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)
 
 # The Python package: its core needs no other package.
@@ -88,12 +88,12 @@ watched: build .venv-watched/made-from
 
 # Sokoban against gym-sokoban 0.0.6: 1,000 action sequences on the same rooms.
 parity:
-	$(CARGO) build --release -p flow-worlds --example sokoban_steps
+	$(CARGO) build --release -p flow-env --example sokoban_steps
 	python3 scripts/parity.py
 
 # WebShop's reward against the published code on 2,000 purchases, its ranking against Lucene's on 200 searches (Java 17 is needed).
 parity-webshop:
-	$(CARGO) build --release -p flow-worlds --example webshop
+	$(CARGO) build --release -p flow-env --example webshop
 	python3 scripts/parity_webshop.py
 
 # Every ratio in benches/README.md.
@@ -146,7 +146,7 @@ generated: $(FETCH)
 
 # How often the intervals of `flow study` cover what they name: simulated studies in sixteen settings. N=20000 simulates as many of each.
 coverage: $(FETCH)
-	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release -p flow-formulas --lib stats::coverage -- --nocapture
+	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release -p flow-credit --lib stats::coverage -- --nocapture
 
 # One digest on 1, 2 and 4 workers, in 2 and 3 processes, with staleness 0 and 1, and replayed on other numbers of workers.
 digests: build

@@ -1,11 +1,11 @@
-//! Groups of alike observations: `flow::credit::founders` and Python's difflib, on the same texts, to the same groups.
+//! Groups of alike observations: `flow_credit::founders` and Python's difflib, on the same texts, to the same groups.
 //!
 //! 16 tasks, 8 samples each, 50 turns, texts of 300 characters. What is timed: from the texts in memory to the founder
 //! of every row's group. difflib in two ways: as GiGPO's released code uses it, and as its documentation advises
 //! (the founder's index kept, the two quick bounds first, equal texts compared once). One thread each, taking turns.
 
-use flow::credit::founders;
-use flow::seed::{mix, Random};
+use flow_core::seed::{mix, Random};
+use flow_credit::founders;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn compare(at_least: f64, folder: &Path) -> Result<()> {
         seconds
     });
     let ratio = |seconds: &[f64]| seconds[ROUNDS / 2] / ours[ROUNDS / 2];
-    for (name, seconds) in [("flow::credit", &ours), ("difflib as it advises", &advised), ("difflib as GiGPO's code has it", &released)] {
+    for (name, seconds) in [("flow_credit", &ours), ("difflib as it advises", &advised), ("difflib as GiGPO's code has it", &released)] {
         let [least, median, most] = [seconds[0], seconds[ROUNDS / 2], seconds[ROUNDS - 1]].map(|s| s * 1e3);
         println!("{name:<36} {median:>9.1} {least:>9.1} {most:>9.1} {:>7.1}", ratio(seconds));
     }

@@ -1,15 +1,15 @@
-//! Group and advantage on 1,000,000 rows: `flow::credit`, plain Python loops, and SQL in DuckDB, on the same rows.
+//! Group and advantage on 1,000,000 rows: `flow_credit`, plain Python loops, and SQL in DuckDB, on the same rows.
 //!
 //! What is timed, in each: from the columns in memory to visitation depth, group by (task, state, visitation depth)
 //! with its size, discounted return, baseline, scale and advantage of every row, in memory. Loading and checking
-//! aren't. Ours is what the operators `group` and `advantage` run (`flow::credit::rows`): columns of rows sorted by
-//! name in, the same rows with further columns out. `flow::credit` gets one thread and then two, DuckDB two. Medians;
+//! aren't. Ours is what the operators `group` and `advantage` run (`flow_credit::rows`): columns of rows sorted by
+//! name in, the same rows with further columns out. `flow_credit` gets one thread and then two, DuckDB two. Medians;
 //! all advantages must agree to 1e-4.
 
 mod walks;
 
 use arrow::array::RecordBatch;
-use flow::row;
+use flow_core::row;
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
@@ -45,8 +45,8 @@ fn compare(rows: &RecordBatch, folder: &Path) -> Result<()> {
     let alone = sizes.iter().filter(|size| **size == 1).count();
     println!("{ROWS} rows, {SAMPLES} samples a task, {groups:.0} groups, {alone} rows alone");
     println!("{:<32} {:>10} {:>8}", "", "ms", "ratio");
-    let rest = [("flow::credit, 2 threads", two_s), ("DuckDB, 2 threads", duckdb_s), ("Python loops, 1 thread", python_s)];
-    for (name, seconds) in [("flow::credit, 1 thread", one_s)].into_iter().chain(rest) {
+    let rest = [("flow_credit, 2 threads", two_s), ("DuckDB, 2 threads", duckdb_s), ("Python loops, 1 thread", python_s)];
+    for (name, seconds) in [("flow_credit, 1 thread", one_s)].into_iter().chain(rest) {
         println!("{name:<32} {:>10.1} {:>8.1}", seconds * 1e3, seconds / one_s);
     }
     let result = serde_json::json!({

@@ -8,7 +8,7 @@ use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
 use flow::dataflow::{source, Context, Edge, Failed, Place, Ports, Render, RenderOutside, Route};
 use flow::pipeline::{Input, Node, Pipeline};
-use flow::row;
+use flow_core::row;
 use std::sync::Arc;
 use std::time::Instant;
 use timely::dataflow::Scope;

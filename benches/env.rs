@@ -6,10 +6,10 @@
 
 mod peer;
 
-use flow::env::minesweeper::Minesweeper;
-use flow::env::sokoban::{Direction, Sokoban};
-use flow::env::{Environment, MinesweeperSettings, SokobanSettings};
-use flow::seed::Random;
+use flow_core::seed::Random;
+use flow_env::minesweeper::Minesweeper;
+use flow_env::sokoban::{Direction, Sokoban};
+use flow_env::{Environment, MinesweeperSettings, SokobanSettings};
 use peer::{Peer, Runs, RUNS};
 use std::hint::black_box;
 use std::time::Instant;

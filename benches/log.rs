@@ -8,8 +8,8 @@ mod logged;
 
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
 use arrow::compute::concat_batches;
-use flow::log::{query, write_part, Committer, LogError, Metrics, NodeInfo, Part, Run, RunInfo, Status};
-use flow::row;
+use flow_core::row;
+use flow_log::{query, write_part, Committer, LogError, Metrics, NodeInfo, Part, Run, RunInfo, Status};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ fn together(run: &Run, merged: &Run) -> Result<(), Box<dyn std::error::Error>> {
     let mut committer = Committer::new(merged.clone())?;
     let mut parts = Vec::new();
     for (node, _) in NODES {
-        let all = flow::log::read(run, node)?;
+        let all = flow_log::read(run, node)?;
         parts.push(write_part(merged, node, 0, 0, &concat_batches(&all[0].schema(), &all)?)?);
     }
     committer.commit(0, parts, Metrics::new(), vec![])?;

@@ -2,7 +2,7 @@
 //! same rows as JSON lines in memory, and prints both sizes by node. The log's size counts whole Parquet files, footers
 //! with them.
 
-use flow::log::{read, LogError, Run};
+use flow_log::{read, LogError, Run};
 use std::path::Path;
 
 fn main() -> Result<(), LogError> {

@@ -9,10 +9,11 @@ use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Arra
 use flow::dataflow::feed::{Feed, Feeds};
 use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
-use flow::memory::{Entry, Library, Lookup, Order, Retrieval, WIDTH};
-use flow::row::Name;
-use flow::seed::{mix, Random};
-use flow::{ops, pipeline, row};
+use flow::{ops, pipeline};
+use flow_core::row;
+use flow_core::row::Name;
+use flow_core::seed::{mix, Random};
+use flow_credit::memory::{Entry, Library, Lookup, Order, Retrieval, WIDTH};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::hint::black_box;

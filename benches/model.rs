@@ -21,7 +21,7 @@ mod peer;
 
 use clock::Clock;
 use flow::policy::{Act, Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
-use flow::seed::Random;
+use flow_core::seed::Random;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
 

@@ -10,7 +10,7 @@ mod peer;
 
 use clock::Clock;
 use flow::policy::{Act, Example, ModelSettings, NewModel, Policy, Request, Sampling, UpdateSettings, END};
-use flow::seed::Random;
+use flow_core::seed::Random;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
 

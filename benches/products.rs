@@ -14,7 +14,7 @@ use flow::policy::products::isa::{Isa, Level};
 use flow::policy::products::matrix::Matrix;
 use flow::policy::products::product;
 use flow::policy::products::rounded::{round, Rounded};
-use flow::seed::Random;
+use flow_core::seed::Random;
 use std::time::Instant;
 use tch::{Device, Kind, Tensor};
 

@@ -8,7 +8,7 @@ mod clock;
 
 use clock::Clock;
 use flow::policy::{Example, Head, ModelSettings, NewModel, Policy, Request, Sampling, TokenKind, END};
-use flow::seed::Random;
+use flow_core::seed::Random;
 use std::collections::BTreeMap;
 
 /// Turns that are asked together, tokens of a prompt, and of an action without the one that closes it.

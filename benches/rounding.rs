@@ -10,7 +10,7 @@
 use flow::policy::{
     Base, Example, LoadModel, LoraSettings, ModelSettings, Objective, Policy, PolicyError, Request, Sampling, UpdateSettings,
 };
-use flow::seed::Random;
+use flow_core::seed::Random;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

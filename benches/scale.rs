@@ -13,7 +13,7 @@ mod walks;
 use arrow::array::{Float64Array, Int64Array, RecordBatch};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::DataType;
-use flow::row;
+use flow_core::row;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::ArrowWriter;
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ mod clock;
 
 use clock::Clock;
 use flow::policy::{Base, Example, LoadModel, LoraSettings, ModelSettings, NewModel, Policy, Request, Sampling, Tally, UpdateSettings};
-use flow::seed::Random;
+use flow_core::seed::Random;
 use std::collections::BTreeMap;
 
 /// Tokens that texts are made of here.

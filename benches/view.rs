@@ -8,7 +8,7 @@ use arrow::array::{
 };
 use arrow::compute::{cast, concat_batches, filter_record_batch, take};
 use arrow::datatypes::{DataType, Field, Float32Type, Int32Type, UInt32Type, UInt64Type};
-use flow::log::{read, write_part, Committer, Run, RunInfo, Status};
+use flow_log::{read, write_part, Committer, Run, RunInfo, Status};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

@@ -1,4 +1,4 @@
-"""Pairs of texts and how many of their characters match according to Python's difflib: formulas/src/difflib/recorded.json.
+"""Pairs of texts and how many of their characters match according to Python's difflib: crates/credit/src/difflib/recorded.json.
 
     python3 scripts/difflib_fixture.py
 

@@ -1,7 +1,7 @@
 """Replays random actions in gym-sokoban 0.0.6 and in flow's Sokoban, and compares every board, reward and end.
 
 Half of the rooms are made by gym-sokoban, half by flow. The packages live in an environment of their own, .venv-parity.
-Usage: cargo build --release -p flow-worlds --example sokoban_steps && python3 scripts/parity.py
+Usage: cargo build --release -p flow-env --example sokoban_steps && python3 scripts/parity.py
 """
 
 import contextlib
@@ -64,7 +64,7 @@ def flow(questions):
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     program = target / "release" / "examples" / "sokoban_steps"
     if not program.exists():
-        sys.exit("parity: build it first: cargo build --release -p flow-worlds --example sokoban_steps")
+        sys.exit("parity: build it first: cargo build --release -p flow-env --example sokoban_steps")
     text = "".join(json.dumps(question) + "\n" for question in questions)
     answer = subprocess.run([program], input=text, capture_output=True, text=True)
     if answer.returncode:

@@ -4,7 +4,7 @@
 model is a download of its own, stands the catalogue's list of nouns. 200 searches are ranked by the Lucene that pyserini 0.17.0 brings
 along (Anserini 0.14.3; Java 17 or newer is needed), in the configuration of WebShop's search engine.
 
-Usage: cargo build --release -p flow-worlds --example webshop && python3 scripts/parity_webshop.py [--webshop CHECKOUT]
+Usage: cargo build --release -p flow-env --example webshop && python3 scripts/parity_webshop.py [--webshop CHECKOUT]
 """
 
 import argparse
@@ -126,7 +126,7 @@ def main():
         subprocess.run(["git", "-C", checkout, "checkout", "--quiet", COMMIT], check=True)
     program = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "webshop"
     if not program.exists():
-        sys.exit("parity: build it first: cargo build --release -p flow-worlds --example webshop")
+        sys.exit("parity: build it first: cargo build --release -p flow-env --example webshop")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         subprocess.run([program, folder], check=True)

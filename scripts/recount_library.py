@@ -35,7 +35,7 @@ def hashed(word):
 
 @functools.cache
 def point(text):
-    """Hashed words and pairs of neighbours, of length 1: formulas/src/memory/words.rs."""
+    """Hashed words and pairs of neighbours, of length 1: crates/credit/src/memory/words.rs."""
     words = [hashed(word) for word in re.findall(r"[^\W_]+|[^\w\s]|_", text.lower())]
     numbers = {}
     for feature in [mix(word, 1) for word in words] + [mix(a, b) for a, b in zip(words, words[1:])]:

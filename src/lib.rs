@@ -44,13 +44,10 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> {[`mod@env`], [`policy`], [`credit`],
-//! [`memory`], [`log`]} -> {[`pipeline`], [`row`], [`stats`], [`prototypes`], [`seed`], [`pulse`], [`files`],
-//! [`printable`], `difflib`}. [`mod@env`] is the package in `worlds`, [`log`] that in `log`; [`credit`], [`memory`],
-//! [`row`], [`stats`], [`prototypes`], [`seed`], [`files`], [`printable`] and `difflib` are that in `formulas`: none of
-//! them knows libtorch, which the package in `torch` loads when it is first computed with. One operator is one file in
-//! [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the
-//! two together and knows no timely, and only [`dataflow`] knows how iterations overlap.
+//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> [`policy`] -> [`pipeline`]; below are the
+//! packages in `crates`, each with a sentence in its README. One operator is one file in [`ops`] and one line in
+//! [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the two together and knows
+//! no timely, and only [`dataflow`] knows how iterations overlap.
 //!
 //! # What is guaranteed
 //!
@@ -82,7 +79,3 @@ pub mod pipeline;
 pub mod policy;
 pub mod pulse;
 pub mod rollout;
-
-pub use formulas::{credit, files, memory, printable, prototypes, row, seed, stats};
-use formulas::{defaults, guard, keep, python_package, role};
-pub use {flow_log as log, flow_worlds as env};

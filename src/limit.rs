@@ -1,7 +1,7 @@
 //! A limit on the work that a model's files make us do. Chat templates and tokenizers are programs from anywhere, and
 //! neither library can stop one: a variable that is doubled sixty times is sixty steps.
 
-use crate::guard::guarded;
+use flow_core::guard::guarded;
 use std::fs;
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};

@@ -1,13 +1,14 @@
 //! Whatever a file says, its reader answers: pipelines, manifests, Parquet. Rows of `flow test` have theirs in
-//! formulas/src/row/lines/tests.rs.
+//! crates/core/src/row/lines/tests.rs.
 
 #[path = "shared/logged.rs"]
 mod logged;
 mod mutations;
 
-use flow::log::{columns, read, read_iteration, write_part, Committer, Run};
+use flow::ops;
 use flow::pipeline::parse;
-use flow::{ops, seed::Random};
+use flow_core::seed::Random;
+use flow_log::{columns, read, read_iteration, write_part, Committer, Run};
 use mutations::{count, each, Corpus};
 use std::path::Path;
 
@@ -117,7 +118,7 @@ fn no_parquet_makes_a_reader_panic() {
         |random| corpus.input(random, false),
         |input| {
             std::fs::write(&path, input).unwrap();
-            manifest.committed[0].parts[at] = flow::log::Part { bytes: input.len() as u64, ..part.clone() };
+            manifest.committed[0].parts[at] = flow_log::Part { bytes: input.len() as u64, ..part.clone() };
             let read = read_iteration(&run, &manifest, "rollout", 0).is_ok_and(|rows| rows == right);
             assert_eq!(read, input == intact, "only the right rows come out");
             read

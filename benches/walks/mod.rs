@@ -2,10 +2,10 @@
 #![allow(dead_code)] // each benchmark uses a part
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use flow::credit::rows::{compare, mark, measure, value, EarlyTurns, RunningMeans};
-use flow::credit::{AdvantageSettings, EstimatorName};
-use flow::row::{self, RowError};
-use flow::seed::{mix, Random};
+use flow_core::row::{self, RowError};
+use flow_core::seed::{mix, Random};
+use flow_credit::rows::{compare, mark, measure, value, EarlyTurns, RunningMeans};
+use flow_credit::{AdvantageSettings, EstimatorName};
 use std::sync::Arc;
 
 pub const SAMPLES: u32 = 16;

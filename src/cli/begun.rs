@@ -1,9 +1,9 @@
 //! A run that may have been begun before: how far it has come, and whether it is still the same.
 
 use super::error::{Error, Result};
-use crate::log::{self, Status};
 use crate::ops;
 use crate::pipeline::{self, Pipeline};
+use flow_log::Status;
 use std::path::Path;
 
 /// How far a run has come.
@@ -30,7 +30,7 @@ pub fn progress(folder: &Path, expected: &Pipeline, target: u64) -> Result<RunPr
     if !other.is_empty() {
         return Err(Error::request(format!("{} was made with other settings than these: {}", folder.display(), other.join(", "))));
     }
-    let manifest = log::Run::open(folder)?.manifest()?;
+    let manifest = flow_log::Run::open(folder)?.manifest()?;
     let remaining = target.saturating_sub(manifest.trained());
     Ok(if remaining == 0 && manifest.status == Status::Finished { RunProgress::Finished } else { RunProgress::Partial(remaining) })
 }

@@ -6,10 +6,10 @@ use super::output::{finish, CommandResult};
 use super::summary::shell_word;
 use super::verify::claims::Claims;
 use super::vocabularies;
-use crate::log::{self, Run, SavedWeights};
 use crate::policy::separate_base;
 use crate::{ops, pipeline};
 use clap::Args;
+use flow_log::{Run, SavedWeights};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -45,7 +45,7 @@ impl BundleArgs {
                 self.run.display()
             )));
         }
-        log::verify(&run)?;
+        flow_log::verify(&run)?;
         if let Some(wrong) = claims.filter(|claims| !claims.wrong.is_empty()) {
             return Err(Error::Request(format!("{} contradicts itself: {}", self.run.display(), wrong.wrong.join("; ")))
                 .help("restore it from a copy, or train again from its pipeline.yaml"));
@@ -78,9 +78,9 @@ impl BundleArgs {
 /// The files that recompute the run, by their names below its folder: the files in its manifest, its
 /// vocabularies, and `weights`.
 fn files<'a>(run: &Run, weights: impl Iterator<Item = &'a SavedWeights>) -> Result<Vec<(String, PathBuf)>> {
-    let own = ["manifest.json", "pipeline.yaml"].map(String::from).into_iter().chain(log::journal_files(run)?);
-    let mut names: Vec<String> = own.chain(log::committed_files(run)?.into_keys()).collect();
+    let own = ["manifest.json", "pipeline.yaml"].map(String::from).into_iter().chain(flow_log::journal_files(run)?);
+    let mut names: Vec<String> = own.chain(flow_log::committed_files(run)?.into_keys()).collect();
     names.extend(vocabularies::files(run)?);
     names.extend(weights.flat_map(|weights| weights.files.iter().map(|file| format!("{}/{}", weights.path, file.name))));
-    Ok(names.into_iter().map(|name| (name.clone(), log::locate(run, &name))).collect())
+    Ok(names.into_iter().map(|name| (name.clone(), flow_log::locate(run, &name))).collect())
 }

@@ -2,9 +2,9 @@
 //! of `--set`.
 
 use super::described::{forms, properties};
-use crate::env::TABLE;
 use crate::{ops, pipeline};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
+use flow_env::TABLE;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

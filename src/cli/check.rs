@@ -9,14 +9,14 @@ use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::promise::Promise;
 use super::show_prompt::prompts;
 use super::tool_notes;
-use crate::env::process::{ProcessError, ProcessSettings};
-use crate::env::EnvError;
 use crate::pipeline::{Node, Pipeline, Role};
 use crate::policy::{is_adapter, libtorch, DeviceChoice, FoundDevice};
-use crate::printable::printable;
 use crate::rollout::action::Decode;
 use crate::{ops, pipeline};
 use clap::Args;
+use flow_core::printable::printable;
+use flow_env::process::{ProcessError, ProcessSettings};
+use flow_env::EnvError;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -290,12 +290,12 @@ mod tests {
 
     #[test]
     fn dice_are_no_decline() {
-        let mut random = crate::seed::Random::new(3);
+        let mut random = flow_core::seed::Random::new(3);
         let mut warned = 0;
         for (iterations, wins) in [(400, 2), (40, 2), (40, 10), (20, 10)] {
             for _ in 0..20 {
                 // Sixteen episodes an iteration, of which a half or a tenth are won.
-                let share = |random: &mut crate::seed::Random| (0..16).filter(|_| random.below(wins) == 0).count() as f64 / 16.0;
+                let share = |random: &mut flow_core::seed::Random| (0..16).filter(|_| random.below(wins) == 0).count() as f64 / 16.0;
                 let figures: Vec<Figures> = (0..iterations).map(|_| figures(share(&mut random), 0.0, 1.0)).collect();
                 warned += run(&figures).len();
             }

@@ -1,10 +1,10 @@
 //! `flow diff`: two runs side by side, row by row.
 
 use super::output::{finish, CommandResult, OutputFormat};
-use crate::log::{self, CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
 use crate::ops;
 use crate::pipeline::{contents, differences, Difference, Role};
 use clap::Args;
+use flow_log::{CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
@@ -48,8 +48,8 @@ impl DiffArgs {
             names: [self.a.display().to_string(), self.b.display().to_string()],
             tasks: settings.iter().filter(|d| makes_tasks(&d.path)).cloned().collect(),
             settings,
-            weights: log::weights(&a, &b)?,
-            rows: log::diff(&a, &b, self.node.as_deref(), self.top as usize)?,
+            weights: flow_log::weights(&a, &b)?,
+            rows: flow_log::diff(&a, &b, self.node.as_deref(), self.top as usize)?,
         };
         let text = match self.format {
             OutputFormat::Json => serde_json::to_string_pretty(&comparison.json())?,

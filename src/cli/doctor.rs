@@ -3,13 +3,13 @@
 use super::colours::{GREEN, RED, YELLOW};
 use super::error::Result;
 use super::output::{answer, paint, CommandResult, OutputFormat};
-use crate::env::{installed, TABLE};
-use crate::files::kernel_bytes;
 use crate::policy::rates::{operations, tokens, TokenRates};
 use crate::policy::{gpus, instructions, libtorch, look, DeviceChoice, FoundDevice, Hardware, ServerStatus};
-use crate::printable::printable;
-use crate::{log, ops, pipeline};
+use crate::{ops, pipeline};
 use clap::Args;
+use flow_core::files::kernel_bytes;
+use flow_core::printable::printable;
+use flow_env::{installed, TABLE};
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -210,7 +210,7 @@ fn torch() -> Finding {
 }
 
 fn duckdb() -> Finding {
-    match log::engine_version() {
+    match flow_log::engine_version() {
         Ok(version) => Finding::new("DuckDB", version),
         Err(error) => Finding::new("DuckDB", "none").but(State::Wrong, format!("queries need it: {error}")),
     }

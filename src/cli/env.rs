@@ -4,8 +4,8 @@
 use super::candidates;
 use super::error::{Error, Result};
 use super::output::{answer, CommandResult};
-use crate::env::{installed, kind, TABLE};
 use clap::{Args, Subcommand};
+use flow_env::{installed, kind, TABLE};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 

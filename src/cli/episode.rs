@@ -1,9 +1,9 @@
 //! Rows as a person reads them: turn by turn the observation, response, action and reward, and the credit.
 
 use super::error::Result;
-use crate::log::{self, QueryResult};
-use crate::printable::shortened;
-use crate::row::NAME;
+use flow_core::printable::shortened;
+use flow_core::row::NAME;
+use flow_log::QueryResult;
 use serde_json::{Map, Value};
 
 /// One row: its columns in the table's order.
@@ -41,7 +41,7 @@ const HASHES: [&str; 4] = ["state", "group", "cluster", "like"];
 /// The rows of an answer.
 pub fn rows(answer: &QueryResult) -> Result<Vec<JsonRow>> {
     let mut json = Vec::new();
-    log::print(answer, log::AnswerFormat::Json, &mut json)?;
+    flow_log::print(answer, flow_log::AnswerFormat::Json, &mut json)?;
     Ok(serde_json::from_slice(&json)?)
 }
 

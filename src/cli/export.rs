@@ -4,9 +4,9 @@ use super::error::{Error, Result};
 use super::events::Events;
 use super::output::{finish, CommandResult};
 use super::summary::shell_word;
-use crate::files;
-use crate::log::{self, LogError, Run};
 use clap::Args;
+use flow_core::files;
+use flow_log::{LogError, Run};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -43,8 +43,8 @@ impl ExportArgs {
     pub fn run(self) -> CommandResult {
         match (&self.to.tensorboard, &self.to.duckdb, &self.to.parquet) {
             (Some(folder), ..) => self.tensorboard(folder),
-            (_, Some(file), _) => self.tables(file, log::export_duckdb),
-            (.., Some(folder)) => self.tables(folder, log::export_parquet),
+            (_, Some(file), _) => self.tables(file, flow_log::export_duckdb),
+            (.., Some(folder)) => self.tables(folder, flow_log::export_parquet),
             _ => Err(Error::request("name a format: --tensorboard, --duckdb or --parquet")),
         }
     }

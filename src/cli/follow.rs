@@ -10,18 +10,17 @@ use super::session::journal_of;
 use super::together::{same, RunStart};
 use crate::dataflow::cluster::{Cluster, Hosts, Meanwhile};
 use crate::dataflow::run::{run, Plan};
-use crate::log;
 use crate::ops;
 use crate::pipeline::Pipeline;
 use std::process::ExitCode;
 
 /// Takes part until the run ends.
 pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> CommandResult {
-    let wrong = |e: log::LogError| Error::from(e).help("all processes must see the run's folder under the same path");
+    let wrong = |e: flow_log::LogError| Error::from(e).help("all processes must see the run's folder under the same path");
     let meanwhile = Meanwhile { tell: &|text| eprintln!("{text}"), ..Meanwhile::quiet() };
     let cluster = Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null, &meanwhile)?;
     let news: RunStart = serde_json::from_value(cluster.news.clone()).map_err(|e| Error::from(e).at("the first process's news"))?;
-    let folder = log::Run::open(&news.run).map_err(wrong)?;
+    let folder = flow_log::Run::open(&news.run).map_err(wrong)?;
     let manifest = folder.manifest().map_err(wrong)?;
     pipeline.iterations = news.iterations;
     let policy = models::start(&pipeline, machine.hardware()?, &models::starts(&folder)?)?;

@@ -7,9 +7,9 @@ use super::model::PUBLISHED;
 use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
 use super::unusable::unusable;
-use crate::files;
 use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use crate::policy::is_adapter;
+use flow_core::files;
 use std::path::{Path, PathBuf};
 
 /// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose

@@ -3,10 +3,10 @@
 use super::error::{Error, Result};
 use super::output::warn;
 use super::vocabularies;
-use crate::log::{Manifest, Run, SavedWeights};
 use crate::ops;
 use crate::pipeline::Pipeline;
 use crate::policy::{is_adapter, is_moments, Act, Hardware, LoadModel, ModelSettings, NewModel, Policy, SharedModel};
+use flow_log::{Manifest, Run, SavedWeights};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Starts {
     /// The folders of their initial weights, by model.
     pub folders: BTreeMap<String, PathBuf>,
-    /// Which weights act, as [`crate::log::RunInfo::acting`].
+    /// Which weights act, as [`flow_log::RunInfo::acting`].
     pub acting: BTreeMap<String, String>,
 }
 

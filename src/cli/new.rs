@@ -3,9 +3,9 @@
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult};
 use super::summary::shell_word;
-use crate::env::{installed, kind, Acts};
-use crate::files;
 use clap::{Args, ValueEnum};
+use flow_core::files;
+use flow_env::{installed, kind, Acts};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -5,9 +5,10 @@ use super::described::{forms, items, settings, Setting};
 use super::error::Error;
 use super::output::{finish, CommandResult};
 use super::reference::reference;
+use crate::ops;
 use crate::pipeline::{Delay, OperatorSpec};
-use crate::{ops, row};
 use clap::Args;
+use flow_core::row;
 use serde_json::Value;
 
 #[derive(Args)]

@@ -2,8 +2,8 @@
 
 use super::colours::YELLOW;
 use super::error::Result;
-use crate::printable::{printable, Printable};
 use clap::ValueEnum;
+use flow_core::printable::{printable, Printable};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 

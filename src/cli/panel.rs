@@ -3,10 +3,10 @@
 use super::candidates;
 use super::error::Error;
 use super::output::{finish, CommandResult};
-use crate::env::process::Programs;
-use crate::env::{freeze, Game, Split};
 use crate::ops;
 use clap::Args;
+use flow_env::process::Programs;
+use flow_env::{freeze, Game, Split};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 

@@ -2,15 +2,15 @@
 
 use super::error::{Error, Result};
 use crate::dataflow::feed::{self, Feed, Feeds};
-use crate::log::{self, Manifest};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, Role};
-use crate::row::{self, RowError};
 use arrow::array::{RecordBatch, UInt64Array};
+use flow_core::row::{self, RowError};
+use flow_log::Manifest;
 use std::sync::Arc;
 
 /// By node with a delayed reader: the versions of the weights after each iteration, or its logged rows.
-pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Result<Feeds> {
+pub fn past(pipeline: &Pipeline, folder: &flow_log::Run, manifest: &Manifest) -> Result<Feeds> {
     let mut feeds = Feeds::new();
     for input in pipeline.nodes.iter().flat_map(|n| &n.inputs).filter(|i| i.staleness.is_some()) {
         let from = &input.from;
@@ -26,7 +26,7 @@ pub fn past(pipeline: &Pipeline, folder: &log::Run, manifest: &Manifest) -> Resu
 
 /// The newest version that the update `node` had made by an iteration.
 fn versions(node: &str, manifest: &Manifest) -> Feed {
-    let last_version = |i: &log::Iteration| i.weights.iter().filter(|w| w.node == node).map(|w| (i.iteration, w.version)).next_back();
+    let last_version = |i: &flow_log::Iteration| i.weights.iter().filter(|w| w.node == node).map(|w| (i.iteration, w.version)).next_back();
     let versions: Vec<(u64, u64)> = manifest.committed.iter().filter_map(last_version).collect();
     Arc::new(move |iteration| {
         let version = versions.iter().rev().find(|(at, _)| *at <= iteration).map(|(_, version)| *version);
@@ -35,7 +35,7 @@ fn versions(node: &str, manifest: &Manifest) -> Feed {
 }
 
 /// All that a node had logged by an iteration: the changes of a memory. Applying a change twice makes no difference.
-pub fn changes(node: &Node, folder: &log::Run, manifest: &Manifest) -> Result<Feed> {
+pub fn changes(node: &Node, folder: &flow_log::Run, manifest: &Manifest) -> Result<Feed> {
     let each = logged(&node.id, folder)?;
     let committed: Vec<u64> = manifest.committed.iter().map(|committed| committed.iteration).collect();
     Ok(Arc::new(move |iteration| {
@@ -52,7 +52,7 @@ fn version_row(version: u64) -> Result<RecordBatch, RowError> {
 }
 
 /// The rows that `node` had logged.
-fn logged(node: &str, folder: &log::Run) -> Result<Feed> {
+fn logged(node: &str, folder: &flow_log::Run) -> Result<Feed> {
     let help = format!("`{node}` has a delayed reader, so it must be logged for its run to be resumed");
     feed::logged(folder, node).map_err(|e| Error::from(e).help(help))
 }

@@ -2,7 +2,7 @@
 
 use super::episode::{JsonRow, PROMPT};
 use super::vocabularies::Vocabularies;
-use crate::log::Run;
+use flow_log::Run;
 use serde_json::Value;
 
 /// Around retrieved entries.

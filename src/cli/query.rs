@@ -3,7 +3,6 @@
 use super::error::Error;
 use super::output::{printed, printed_raw, CommandResult};
 use super::{room, vocabularies};
-use crate::log;
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -29,7 +28,7 @@ pub struct QueryArgs {
 
 impl QueryArgs {
     pub fn run(self) -> CommandResult {
-        let run = log::Run::open(&self.run)?;
+        let run = flow_log::Run::open(&self.run)?;
         let sql = match self.sql.as_str() {
             "-" => std::io::read_to_string(std::io::stdin())?,
             _ => self.sql,
@@ -37,17 +36,17 @@ impl QueryArgs {
         room::limit();
         let decode = vocabularies::decoder(&run);
         let format = match self.format {
-            TableFormat::Table => log::AnswerFormat::Table,
-            TableFormat::Csv => log::AnswerFormat::Csv,
-            TableFormat::Json => log::AnswerFormat::Json,
-            TableFormat::Parquet => log::AnswerFormat::Parquet,
+            TableFormat::Table => flow_log::AnswerFormat::Table,
+            TableFormat::Csv => flow_log::AnswerFormat::Csv,
+            TableFormat::Json => flow_log::AnswerFormat::Json,
+            TableFormat::Parquet => flow_log::AnswerFormat::Parquet,
         };
         match self.format {
-            TableFormat::Table | TableFormat::Json => printed(|out| Ok(log::query_to(&run, &sql, format, Some(&decode), out)?)),
+            TableFormat::Table | TableFormat::Json => printed(|out| Ok(flow_log::query_to(&run, &sql, format, Some(&decode), out)?)),
             TableFormat::Parquet if std::io::stdout().is_terminal() => {
                 Err(Error::request("Parquet is no text: write it to a file with `> answer.parquet`"))
             }
-            TableFormat::Csv | TableFormat::Parquet => printed_raw(|out| Ok(log::query_to(&run, &sql, format, Some(&decode), out)?)),
+            TableFormat::Csv | TableFormat::Parquet => printed_raw(|out| Ok(flow_log::query_to(&run, &sql, format, Some(&decode), out)?)),
         }
     }
 }

@@ -9,10 +9,10 @@ use super::run::free;
 use super::session::{info, TrainingSession};
 use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;
-use crate::log::{self, Lock, Replays, RunInfo};
 use crate::pipeline::{contents, differences, Pipeline};
 use crate::{ops, pipeline};
 use clap::Args;
+use flow_log::{Lock, Replays, RunInfo};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -54,7 +54,7 @@ impl ReplayArgs {
         idle(&source, &whole, &pipeline, &replays);
         let root = self.out.clone().unwrap_or_else(|| free(&format!("{}-replay", whole.name)));
         let about = RunInfo { replays: Some(replays.clone()), ..info(&pipeline, policy.as_ref()) };
-        let folder = log::Run::create(&root, &whole.to_yaml(&root), &about)?;
+        let folder = flow_log::Run::create(&root, &whole.to_yaml(&root), &about)?;
         let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;

@@ -9,9 +9,9 @@ use super::past::past;
 use super::session::TrainingSession;
 use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;
-use crate::log::{self, Lock, Status};
 use crate::{ops, pipeline};
 use clap::Args;
+use flow_log::{Lock, Status};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -27,7 +27,7 @@ pub struct ResumeArgs {
 
 impl ResumeArgs {
     pub fn run(self) -> CommandResult {
-        let folder = log::Run::open(&self.run)?;
+        let folder = flow_log::Run::open(&self.run)?;
         let lock = if self.machine.process == 0 { Some(Lock::take(&folder)?) } else { None };
         let manifest = folder.manifest()?;
         let sets: Vec<String> = self.iterations.iter().map(|n| format!("iterations={n}")).collect();

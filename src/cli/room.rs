@@ -1,7 +1,7 @@
 //! A limit on the memory of a process that runs a query: DuckDB limits its operators, but not the size of a single
 //! value such as `repeat('x', 4000000000)`.
 
-use crate::files::kernel_bytes;
+use flow_core::files::kernel_bytes;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
 /// What is left free for the rest of the machine, and the least that a question may take.

@@ -10,10 +10,10 @@ use super::models;
 use super::output::{finish, CommandResult};
 use super::seeds::{self, beside, continued, CaseRun};
 use super::session::{info, TrainingSession};
-use crate::log::{self, Lock};
 use crate::pipeline::Pipeline;
 use crate::{ops, pipeline};
 use clap::Args;
+use flow_log::Lock;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -66,7 +66,7 @@ impl RunArgs {
             ));
         }
         let root = self.out.clone().unwrap_or_else(|| free(&pipeline.name));
-        let folder = log::Run::create(&root, &pipeline.to_yaml(&root), &info(&pipeline, policy.as_ref()))?;
+        let folder = flow_log::Run::create(&root, &pipeline.to_yaml(&root), &info(&pipeline, policy.as_ref()))?;
         let lock = Some(Lock::take(&folder)?);
         if let Some(policy) = &policy {
             models::save_start(policy, &pipeline, &folder)?;

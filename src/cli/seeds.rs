@@ -10,7 +10,6 @@ use super::machine::Machine;
 use super::output::{answer, finish, CommandResult, OutputFormat};
 use super::progress;
 use super::summary::shell_word;
-use crate::log;
 use crate::ops;
 use crate::pipeline::{Pipeline, Role};
 use serde_json::Value;
@@ -102,7 +101,7 @@ pub fn each(cases: &[CaseRun], arguments: &[OsString], machine: &Machine) -> Com
 
 /// Success at both ends of a finished run, as its own summary had it.
 fn successes(run: &Path, pipeline: &Pipeline) -> Result<[Option<f64>; 2]> {
-    let committed = log::Run::open(run)?.manifest()?.committed;
+    let committed = flow_log::Run::open(run)?.manifest()?.committed;
     let panels: Vec<String> = pipeline.nodes.iter().filter(|n| ops::is(n, Role::Measures)).map(|n| n.id.clone()).collect();
     Ok(progress::successes(&committed.into_iter().map(|i| i.metrics).collect::<Vec<_>>(), &panels))
 }

@@ -18,10 +18,11 @@ use crate::dataflow::figures::Figures;
 use crate::dataflow::journal::Journal;
 use crate::dataflow::lost;
 use crate::dataflow::run::{run, Plan};
-use crate::log::{self, Committer, Lock, NodeInfo, Replays, RunInfo, Status};
+use crate::ops;
 use crate::pipeline::{Node, Pipeline, Role};
 use crate::policy::Policy;
-use crate::{ops, row};
+use flow_core::row;
+use flow_log::{Committer, Lock, NodeInfo, Replays, RunInfo, Status};
 use parking_lot::Mutex;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub struct TrainingSession<'a> {
     pub machine: &'a Machine,
     pub pipeline: Pipeline,
     pub policy: Option<Policy>,
-    pub folder: log::Run,
+    pub folder: flow_log::Run,
     /// The iteration to start with.
     pub first: u64,
     /// Nodes whose rows come from elsewhere.
@@ -212,7 +213,7 @@ pub fn info(pipeline: &Pipeline, policy: Option<&Policy>) -> RunInfo {
 }
 
 /// The journal of a process that writes its share and leaves the commits to the first.
-pub fn journal_of(folder: &log::Run) -> Journal {
+pub fn journal_of(folder: &flow_log::Run) -> Journal {
     Journal { run: Some(folder.clone()), committer: None, observer: Arc::new(|_| {}) }
 }
 

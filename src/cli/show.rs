@@ -4,10 +4,9 @@ use super::episode::{plain, rows, EpisodePrinter, JsonRow};
 use super::error::{Error, Result};
 use super::output::{printed, CommandResult, OutputFormat};
 use super::prompts;
-use crate::log;
-use crate::log::sql::{literal, quoted};
 use crate::pipeline::Role;
 use clap::Args;
+use flow_log::sql::{literal, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -61,7 +60,7 @@ const NAMES: usize = 5;
 
 impl ShowArgs {
     pub fn run(self) -> CommandResult {
-        let run = log::Run::open(&self.run)?;
+        let run = flow_log::Run::open(&self.run)?;
         let info = run.manifest()?.info;
         let nodes: Vec<String> = info.nodes.into_iter().map(|n| n.id).collect();
         let Found { mut turns, others, compared, failed } = self.find(&run)?;
@@ -99,9 +98,9 @@ impl ShowArgs {
     }
 
     /// The trajectory asked for.
-    fn find(&self, run: &log::Run) -> Result<Found> {
+    fn find(&self, run: &flow_log::Run) -> Result<Found> {
         let [table, score, gradient, acted] = self.table(run)?;
-        let query = |sql: &str| log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
+        let query = |sql: &str| flow_log::query(run, sql).map_err(Error::from).and_then(|a| rows(&a));
         let task = match &self.task {
             Some(part) => Some(self.task(&table, part, query)?),
             None => None,
@@ -118,7 +117,7 @@ impl ShowArgs {
             }
         };
         // From here on one iteration is all that is read.
-        let query = |sql: &str| log::query_within(run, iteration..=iteration, sql).map_err(Error::from).and_then(|a| rows(&a));
+        let query = |sql: &str| flow_log::query_within(run, iteration..=iteration, sql).map_err(Error::from).and_then(|a| rows(&a));
         // An expert's episode is no measure of the policy.
         let order = match (self.best, self.worst, self.moved) {
             (true, ..) => "acted DESC, score DESC NULLS LAST, ",
@@ -159,10 +158,11 @@ impl ShowArgs {
 
     /// The table to read, how a row's score and its gradient are found, and the condition that the policy drew a row's
     /// response itself: it has log-probabilities that aren't all 0.
-    fn table(&self, run: &log::Run) -> Result<[String; 4]> {
-        let tables = log::tables(run)?;
+    fn table(&self, run: &flow_log::Run) -> Result<[String; 4]> {
+        let tables = flow_log::tables(run)?;
         let name = self.node.as_deref().unwrap_or("trajectories");
-        let episodes = |t: &&log::Table| ["task", "sample", "attempt", "turn"].iter().all(|c| t.columns.iter().any(|(name, _)| name == c));
+        let episodes =
+            |t: &&flow_log::Table| ["task", "sample", "attempt", "turn"].iter().all(|c| t.columns.iter().any(|(name, _)| name == c));
         let Some(table) = tables.iter().filter(episodes).find(|t| t.name == name) else {
             let there: Vec<String> = tables.iter().filter(episodes).map(|t| t.name.clone()).collect();
             let help = match there.is_empty() {
@@ -223,8 +223,8 @@ impl ShowArgs {
     }
 
     /// What to say about the iterations that do have trajectories.
-    fn iterations(&self, table: &str, run: &log::Run) -> Result<String> {
-        let answer = log::query(run, &format!("SELECT DISTINCT iteration FROM {table} ORDER BY iteration"))?;
+    fn iterations(&self, table: &str, run: &flow_log::Run) -> Result<String> {
+        let answer = flow_log::query(run, &format!("SELECT DISTINCT iteration FROM {table} ORDER BY iteration"))?;
         let all: Vec<u64> = rows(&answer)?.iter().filter_map(|r| r["iteration"].as_u64()).collect();
         Ok(match all.as_slice() {
             [] => ": none has any yet".into(),
@@ -237,7 +237,7 @@ impl ShowArgs {
 
 /// Puts in words, as `told`, which entries of a memory a turn was given, whose they are and what the episodes earned
 /// that they came from.
-fn remembered(run: &log::Run, turns: &mut [JsonRow]) -> Result<()> {
+fn remembered(run: &flow_log::Run, turns: &mut [JsonRow]) -> Result<()> {
     let manifest = run.manifest()?;
     let memories: Vec<&str> = manifest.info.nodes.iter().filter(|n| n.role == Some(Role::Remembers)).map(|n| n.id.as_str()).collect();
     let retrieved = |turn: &JsonRow| {
@@ -251,7 +251,7 @@ fn remembered(run: &log::Run, turns: &mut [JsonRow]) -> Result<()> {
     let entries = memories.iter().map(|memory| {
         format!("SELECT id, source, sample, attempt, score, text FROM {} WHERE change > 0 AND id IN ({ids})", quoted(memory))
     });
-    let entries = rows(&log::query(run, &entries.collect::<Vec<_>>().join(" UNION ALL "))?)?;
+    let entries = rows(&flow_log::query(run, &entries.collect::<Vec<_>>().join(" UNION ALL "))?)?;
     let by_id: BTreeMap<u64, String> = entries
         .iter()
         .filter_map(|entry| {

@@ -1,14 +1,15 @@
 //! The prompts of a pipeline: each playing node's first turn at a real task, as its model reads it.
 
 use super::error::{Error, Result};
-use crate::env::process::Programs;
-use crate::env::{TrainingTasks, Worlds};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline};
 use crate::policy::{Message, TemplateVariables, Tokenizer};
 use crate::rollout::agent::Agent;
 use crate::rollout::prompt::{self, Situation};
-use crate::{files, printable::printable};
+use flow_core::files;
+use flow_core::printable::printable;
+use flow_env::process::Programs;
+use flow_env::{TrainingTasks, Worlds};
 use serde::Deserialize;
 use std::path::Path;
 

@@ -3,9 +3,9 @@
 use super::error::{Error, Result};
 use super::models::{learners, starts, Starts};
 use crate::dataflow::feed::{self, Feeds};
-use crate::log::{self, Manifest, NodeInfo, Replays, Run};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, Role, LOOP};
+use flow_log::{Manifest, NodeInfo, Replays, Run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -93,7 +93,7 @@ impl ReplaySource {
                 }
                 continue;
             }
-            if !log::columns(&self.run, &self.manifest, &node.id)?.is_empty() {
+            if !flow_log::columns(&self.run, &self.manifest, &node.id)?.is_empty() {
                 nodes.insert(node.id.clone(), node.id.clone());
             }
         }
@@ -133,7 +133,7 @@ impl ReplaySource {
     pub fn columns(&self, replays: &Replays) -> Result<BTreeMap<String, Vec<String>>> {
         let mut all = BTreeMap::new();
         for (node, theirs) in &replays.nodes {
-            let columns = log::columns(&self.run, &self.manifest, theirs)?;
+            let columns = flow_log::columns(&self.run, &self.manifest, theirs)?;
             if columns.is_empty() {
                 return Err(Error::Request(format!("{} has logged no row of `{theirs}`, so there is nothing to replay", self.name)));
             }

@@ -3,8 +3,8 @@
 use super::episode::{rows, EpisodePrinter};
 use super::error::{Error, Result};
 use super::output::{printed, CommandResult, OutputFormat};
-use crate::log::{self, Lock, Manifest, Run, Status};
 use clap::Args;
+use flow_log::{Lock, Manifest, Run, Status};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,12 +44,12 @@ impl TapArgs {
 
     /// The query, once DuckDB has accepted it: errors are reported before any row is printed.
     fn select(&self, run: &Run) -> Result<String> {
-        let tables = log::tables(run)?;
+        let tables = flow_log::tables(run)?;
         let Some(table) = tables.iter().find(|t| t.name == self.node) else {
             let there: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
             return Err(Error::Request(format!("`{}` isn't logged by this run; logged are {}", self.node, there.join(", "))));
         };
-        let key: Vec<&str> = crate::row::NAME.into_iter().filter(|n| table.columns.iter().any(|(c, _)| c == n)).collect();
+        let key: Vec<&str> = flow_core::row::NAME.into_iter().filter(|n| table.columns.iter().any(|(c, _)| c == n)).collect();
         // On lines of its own, so that a comment at its end ends there.
         let select = format!(
             "SELECT * FROM \"{}\" WHERE (\n{}\n) ORDER BY {}",
@@ -57,7 +57,7 @@ impl TapArgs {
             self.condition,
             if key.is_empty() { "ALL".into() } else { key.join(", ") }
         );
-        log::query_within(run, 0..0, &select).map_err(|e| self.condition_error(&e.to_string()))?;
+        flow_log::query_within(run, 0..0, &select).map_err(|e| self.condition_error(&e.to_string()))?;
         Ok(select)
     }
 
@@ -72,7 +72,7 @@ impl TapArgs {
         let mut next = 0;
         loop {
             for (first, last) in chunks(&manifest, &self.node, next) {
-                let answer = log::query_within(run, first..=last, select)?;
+                let answer = flow_log::query_within(run, first..=last, select)?;
                 for row in rows(&answer)? {
                     match self.format {
                         OutputFormat::Json => writeln!(out, "{}", serde_json::Value::Object(row))?,
@@ -140,7 +140,7 @@ fn changed(run: &Run, known: &Manifest) -> Result<Option<Manifest>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Iteration, Part};
+    use flow_log::{Iteration, Part};
 
     #[test]
     fn long_runs_are_told_in_stretches() {
@@ -162,7 +162,7 @@ mod tests {
             seconds: 0.0,
         };
         let committed = vec![iteration(0, 9), iteration(1, ROWS), iteration(2, ROWS / 2), iteration(3, ROWS / 2), iteration(5, 1)];
-        let info = log::RunInfo { nodes: vec![log::NodeInfo { id: "a".into(), ..Default::default() }], ..Default::default() };
+        let info = flow_log::RunInfo { nodes: vec![flow_log::NodeInfo { id: "a".into(), ..Default::default() }], ..Default::default() };
         let manifest = Manifest { info, status: Status::Running, start: vec![], committed };
         assert_eq!(chunks(&manifest, "a", 0), [(0, 0), (1, 1), (2, 3), (5, 5)]);
         assert_eq!(chunks(&manifest, "a", 3), [(3, 5)]);

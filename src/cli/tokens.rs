@@ -1,6 +1,6 @@
 //! How many tokens each node of a run computed per distinct token.
 
-use crate::log::Manifest;
+use flow_log::Manifest;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 

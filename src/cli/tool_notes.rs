@@ -1,11 +1,11 @@
 //! Notes of `flow check` on agents that programs call: where the tools of a call would stand in the prompt.
 
 use super::unusable::tokenizer;
-use crate::env::process::ProcessSettings;
 use crate::ops;
 use crate::pipeline::{Node, Pipeline};
 use crate::policy::Tokenizer;
 use crate::rollout::tools::ToolForm;
+use flow_env::process::ProcessSettings;
 use std::sync::Arc;
 
 /// The notes, each with its node.

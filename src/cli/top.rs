@@ -4,9 +4,9 @@ use super::error::Result;
 use super::output::{finish, raw, CommandResult, OutputFormat};
 use super::tokens::TokenCounts;
 use crate::dataflow::status::{Activity, NodeActivity, NodeState, PolicyActivity, STATUS};
-use crate::log::{self, Lock, Manifest, Status};
-use crate::printable::printable;
 use clap::Args;
+use flow_core::printable::printable;
+use flow_log::{Lock, Manifest, Status};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub struct RunSnapshot {
 
 impl TopArgs {
     pub fn run(self) -> CommandResult {
-        let run = log::Run::open(&self.run)?;
+        let run = flow_log::Run::open(&self.run)?;
         let live = self.format == OutputFormat::Text && std::io::stdout().is_terminal();
         loop {
             let picture = RunSnapshot::of(&run, &self.run.display().to_string())?;
@@ -63,14 +63,14 @@ impl TopArgs {
 
 impl RunSnapshot {
     /// How the run in `folder` stands.
-    pub fn of(run: &log::Run, folder: &str) -> Result<RunSnapshot> {
+    pub fn of(run: &flow_log::Run, folder: &str) -> Result<RunSnapshot> {
         // Check the lock first: what the writer committed before it released the lock is then in the manifest.
         let held = Lock::held(run);
         Ok(RunSnapshot::with(run, folder, held, &run.manifest()?))
     }
 
     /// The same of a manifest that was read; `held` says whether a process holds the run's lock.
-    pub fn with(run: &log::Run, folder: &str, held: bool, manifest: &Manifest) -> RunSnapshot {
+    pub fn with(run: &flow_log::Run, folder: &str, held: bool, manifest: &Manifest) -> RunSnapshot {
         let state = match manifest.status {
             Status::Running if held => "running",
             Status::Running => "cut off",

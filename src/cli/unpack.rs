@@ -2,7 +2,7 @@
 //! files that the run's manifest names, of the length that it says, are.
 
 use super::error::{Error, Result};
-use crate::log::{self, Run};
+use flow_log::Run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -69,7 +69,7 @@ pub fn unpack(file: &Path, folder: &Path) -> Result<()> {
 /// The files whose lengths the run's manifest says, by their names.
 fn own_files(run: &Run) -> Result<BTreeMap<String, u64>> {
     let manifest = run.manifest()?;
-    let mut own = log::committed_files(run)?;
+    let mut own = flow_log::committed_files(run)?;
     let saved = manifest.start.iter().chain(manifest.committed.iter().flat_map(|committed| &committed.weights));
     own.extend(saved.flat_map(|weights| weights.files.iter().map(|file| (format!("{}/{}", weights.path, file.name), file.bytes))));
     Ok(own)
@@ -167,7 +167,7 @@ fn write(file: &Path, folder: &Path, picked: &dyn Fn(&str) -> bool) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Committer, Metrics, RunInfo};
+    use flow_log::{Committer, Metrics, RunInfo};
     use tar::{Builder, Header};
 
     /// A bundle with these entries, the manifest of a run of one iteration before them.

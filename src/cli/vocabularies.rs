@@ -2,10 +2,11 @@
 //! goes.
 
 use super::error::{Error, Result};
-use crate::log::{Decoder, LogError, Manifest, Run};
+use crate::ops;
 use crate::pipeline::{self, Pipeline};
 use crate::policy::{Policy, Tokenizer};
-use crate::{files, ops};
+use flow_core::files;
+use flow_log::{Decoder, LogError, Manifest, Run};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

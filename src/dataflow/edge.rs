@@ -1,11 +1,11 @@
 //! Edges: Arrow record batches as timely containers, counted by rows and sent between processes as Arrow IPC.
 
 use super::failure::Failed;
-use crate::row::keys;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::Schema;
 use arrow::ipc::{reader::StreamDecoder, writer::StreamWriter};
+use flow_core::row::keys;
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
 use timely::bytes::arc::Bytes;
@@ -220,8 +220,8 @@ impl Distributor<RowBatch> for Router {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row;
     use arrow::array::{StringArray, UInt64Array};
+    use flow_core::row;
 
     fn rows() -> RecordBatch {
         let task = Arc::new(StringArray::from(vec!["a", "b", "a"]));

@@ -4,8 +4,8 @@
 use super::edge::{Edge, RowBatch};
 use super::failure::{guarded, Failed, Failure};
 use super::Context;
-use crate::log::{LogError, RowReader, Run};
 use arrow::array::RecordBatch;
+use flow_log::{LogError, RowReader, Run};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Episodes that failed: collected while an iteration is played, written with it as the table `errors`.
 
-use crate::log::{write_part, LogError, Part, Run};
-use crate::row::{self, RowError};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use flow_core::row::{self, RowError};
+use flow_log::{write_part, LogError, Part, Run};
 use std::sync::Arc;
 
 /// An episode that was given up: its name, the turn of its last failure, and the cause.

@@ -6,11 +6,11 @@
 
 use super::edge::{Edge, RowBatch};
 use super::failure::Failed;
-use crate::row::RowError;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt32Type, UInt64Type};
 use differential_dataflow::operators::arrange::arrangement::arrange_core;
 use differential_dataflow::trace::implementations::{ContainerChunker, ValBatcher, ValBuilder, ValSpine};
+use flow_core::row::RowError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use timely::container::CapacityContainerBuilder;

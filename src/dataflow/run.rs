@@ -182,5 +182,5 @@ fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
 
 fn logged(plan: &Plan, node: &Node) -> Option<Vec<String>> {
     let is_logged = plan.pipeline.log.contains(&node.id);
-    is_logged.then(|| crate::row::NAME.iter().map(|column| column.to_string()).chain(node.makes(plan.adds)).collect())
+    is_logged.then(|| flow_core::row::NAME.iter().map(|column| column.to_string()).chain(node.makes(plan.adds)).collect())
 }

@@ -2,7 +2,7 @@
 
 use super::monitor::Owner;
 use super::watch::StageReading;
-use crate::files;
+use flow_core::files;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;

@@ -141,7 +141,7 @@ mod tests {
     use arrow::array::{RecordBatch, UInt64Array};
 
     fn rows(n: u64) -> RecordBatch {
-        crate::row::batch(vec![("iteration", Arc::new(UInt64Array::from_iter_values(0..n)))]).unwrap()
+        flow_core::row::batch(vec![("iteration", Arc::new(UInt64Array::from_iter_values(0..n)))]).unwrap()
     }
 
     fn operator(index: usize) -> Dependency {

@@ -6,13 +6,13 @@ use super::memories::buckets::unlogged;
 use super::operator::{must, settings, Further, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
-use crate::credit::rows::{columns_made, compare, compared, equal_groups, groups_below_zero, rejoin, samples, value, RunningMeans};
-use crate::credit::{AdvantageSettings, Baseline, EstimatorName, Scale, Unit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::row;
 use arrow::array::RecordBatch;
+use flow_core::row;
+use flow_credit::rows::{columns_made, compare, compared, equal_groups, groups_below_zero, rejoin, samples, value, RunningMeans};
+use flow_credit::{AdvantageSettings, Baseline, EstimatorName, Scale, Unit};
 use std::sync::Arc;
 use timely::dataflow::Scope;
 

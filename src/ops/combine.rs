@@ -4,10 +4,10 @@
 use super::advantage::of_tokens;
 use super::checks::upstream::upstream;
 use super::operator::{settings, Further, Operator, Settings};
-use crate::credit::rows::{combine, Over};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Carries, Input, Node, Pipeline, Port, Role, Wrong};
+use flow_credit::rows::{combine, Over};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -4,12 +4,12 @@
 
 use super::memories::buckets::unlogged;
 use super::operator::{must, port, settings, Further, Operator, Settings};
-use crate::credit::rows::{rejoin, LastValues};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
-use crate::log::Expressions;
 use crate::pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::row::{self, Kind, View, LAST, NAME};
+use flow_core::row::{self, Kind, View, LAST, NAME};
+use flow_credit::rows::{rejoin, LastValues};
+use flow_log::Expressions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

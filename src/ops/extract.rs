@@ -12,8 +12,8 @@ use crate::policy::Tally;
 use crate::rollout::extraction::{ExtractionSettings, Extractor};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::{question, transcript};
-use crate::row;
-use crate::seed::{mix, text};
+use flow_core::row;
+use flow_core::seed::{mix, text};
 use timely::dataflow::Scope;
 
 /// What the table has of it.

@@ -8,13 +8,13 @@
 //! anchor is the word reflection).
 
 use super::operator::{must, settings, Further, Operator, Settings};
-use crate::credit::rows::{mark, measure, split, EarlyTurns};
-use crate::credit::Similar;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
-use crate::row::{self, Kind, RowError};
 use arrow::array::RecordBatch;
+use flow_core::row::{self, Kind, RowError};
+use flow_credit::rows::{mark, measure, split, EarlyTurns};
+use flow_credit::Similar;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use timely::dataflow::Scope;

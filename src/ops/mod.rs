@@ -40,16 +40,16 @@ pub use tasks::drawn as game;
 pub use tasks::Draw;
 
 use crate::dataflow::Render;
-use crate::env::process::Programs;
 use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
 use crate::policy::ModelSettings;
 use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
 use crate::rollout::player::Play;
-use crate::row;
 use checks::foreign_weights::{self, unconnected};
 use checks::{acting, by_name, heads, served, shared, update_order};
+use flow_core::row;
+use flow_env::process::Programs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

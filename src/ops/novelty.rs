@@ -13,13 +13,13 @@ use super::operator::{must, settings, Further, Operator, Settings};
 use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
-use crate::defaults::hundredths;
-use crate::memory::{self, Distinct, Entry};
 use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::Pointer;
-use crate::row::{self, Kind, Name, RowError, View, NAME};
 use arrow::array::{ArrayRef, Float32Array, Float32Builder, ListBuilder, RecordBatch, UInt32Array, UInt64Array};
 use arrow::datatypes::{DataType, Field};
+use flow_core::defaults::hundredths;
+use flow_core::row::{self, Kind, Name, RowError, View, NAME};
+use flow_credit::memory::{self, Distinct, Entry};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -238,9 +238,9 @@ fn recount(distinct: &mut Distinct, past: &[RecordBatch], per: Per) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credit::rows::{compare, value};
-    use crate::credit::AdvantageSettings;
     use arrow::array::{BooleanArray, StringArray};
+    use flow_credit::rows::{compare, value};
+    use flow_credit::AdvantageSettings;
 
     /// Eight samples of one task that go through the states 1, 2, 3 and end the same.
     fn eight() -> RecordBatch {

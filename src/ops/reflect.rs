@@ -18,9 +18,9 @@ use crate::rollout::record::COLUMNS;
 use crate::rollout::reflection::Reflector;
 use crate::rollout::settings::ReflectionSettings;
 use crate::rollout::{question, transcript};
-use crate::row;
-use crate::seed::{mix, text};
 use arrow::array::RecordBatch;
+use flow_core::row;
+use flow_core::seed::{mix, text};
 use timely::dataflow::Scope;
 
 /// The operator's entry in the table.

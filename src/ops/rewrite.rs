@@ -5,12 +5,12 @@ use super::checks::templates;
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::defaults::yes;
 use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::row_text::RowText;
-use crate::row::{f32_lists, u32_lists, View, NAME};
 use arrow::array::{ArrayRef, Float32Array, StringArray};
+use flow_core::defaults::yes;
+use flow_core::row::{f32_lists, u32_lists, View, NAME};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ fn columns(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row;
+    use flow_core::row;
 
     #[test]
     fn a_response_is_closed_where_it_is_an_answer() {

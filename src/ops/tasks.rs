@@ -3,11 +3,11 @@
 
 use super::operator::{schema, settings, Further, Operator, Settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
-use crate::env::process::Programs;
-use crate::env::{self, EnvironmentKind, Game, TrainingTasks};
 use crate::pipeline::{Node, Pipeline, Role, With, Wrong};
-use crate::row;
 use arrow::array::{StringArray, UInt64Array};
+use flow_core::row;
+use flow_env::process::Programs;
+use flow_env::{EnvironmentKind, Game, TrainingTasks};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
@@ -34,14 +34,14 @@ struct Tasks {
 }
 
 fn environments(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<Value> = env::TABLE.iter().map(|kind| json!({ "const": kind.name, "description": kind.about })).collect();
+    let names: Vec<Value> = flow_env::TABLE.iter().map(|kind| json!({ "const": kind.name, "description": kind.about })).collect();
     schemars::json_schema!({ "type": "string", "oneOf": names })
 }
 
 /// JSON Schema of `with`: beside `env` and `batch` stand the settings of the environment that `env` names, and no
 /// other's.
 fn composed() -> Value {
-    let own: Vec<(&EnvironmentKind, Map<String, Value>)> = env::TABLE.iter().map(|kind| (kind, properties(kind))).collect();
+    let own: Vec<(&EnvironmentKind, Map<String, Value>)> = flow_env::TABLE.iter().map(|kind| (kind, properties(kind))).collect();
     let mut all = schema::<Tasks>();
     let mut own_last = |name: &str| all["properties"].as_object_mut().and_then(|properties| properties.shift_remove(name));
     let (batch, variations) = (own_last("batch"), own_last("variations"));

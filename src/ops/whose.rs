@@ -1,6 +1,6 @@
 //! The row that a number is taken from: itself, or, as a control for the number's value, another row.
 
-use crate::seed::{mix, text, Random};
+use flow_core::seed::{mix, text, Random};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Diagnostics: mistakes, each with its place in the text.
 
-use crate::printable::{printable, shortened};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use flow_core::printable::{printable, shortened};
 use serde::Serialize;
 use std::fmt;
 

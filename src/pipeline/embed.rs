@@ -3,7 +3,7 @@
 
 use super::marks::{at_path, TEMPLATE};
 use super::Pipeline;
-use crate::files;
+use flow_core::files;
 
 /// The largest file that a template may be, in bytes. A larger one isn't kept; an error is reported when it is read.
 pub const TEMPLATE_BYTES: u64 = 1 << 20;

@@ -22,12 +22,13 @@ mod schema;
 mod test;
 mod with;
 
-pub use crate::{keep::WeightRetention, role::Role};
 pub use catalog::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Wrong};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
 pub use document::document;
 pub use embed::TEMPLATE_BYTES;
+pub use flow_core::keep::WeightRetention;
+pub use flow_core::role::Role;
 pub use graph::{draw, overlaps, Needed, Overlap, PictureFormat};
 pub use load::{contents, load, load_moved, load_to_run, load_with_tests, parse, Look};
 pub use marks::{models, Named, MODEL};

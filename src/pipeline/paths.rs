@@ -4,7 +4,7 @@
 use super::marks::{self, at_path, Named, FILE, TEMPLATE};
 use super::parse::{Shape, Tree};
 use super::{Catalog, Pipeline, LOOP};
-use crate::files;
+use flow_core::files;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

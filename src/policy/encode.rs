@@ -16,7 +16,7 @@ use super::tensors::{indices, values};
 use super::threads::spread;
 use super::tokenizer::BoundedTokenizer;
 use super::{FileFault, PolicyError, Result, PAD_TO};
-use crate::files;
+use flow_core::files;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use super::{
     Base, Description, Example, Hardware, LoadModel, LoraSettings, ModelSettings, Policy, PolicyError, Request, Result, Sampling,
     UpdateSettings,
 };
-use crate::seed::Random;
+use flow_core::seed::Random;
 use std::path::Path;
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! What a pipeline can say about servers that generate and processes that learn.
 
-use crate::defaults::{hundredths, number};
+use flow_core::defaults::{hundredths, number};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};

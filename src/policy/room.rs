@@ -3,7 +3,7 @@
 use super::model::lora::{Adapter, Lora};
 use super::model::tiny::Tiny;
 use super::{Head, LoraSettings, ModelFault, NewModel, PolicyError, Result};
-use crate::files::kernel_bytes;
+use flow_core::files::kernel_bytes;
 use std::cell::Cell;
 
 /// Bytes of a parameter that only plays: a 32-bit float.

@@ -4,7 +4,7 @@ use super::model::adapter::is_adapter_folder;
 use super::model::checkpoint::gguf_at;
 use super::model::saved::{CONFIG, TRAINED};
 use super::remote_settings::{RemoteModel, ServeSettings, TemplateVariables, TrainSettings};
-use crate::defaults::number;
+use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};

@@ -21,7 +21,7 @@ use super::{
     Act, DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, LoadModel, ModelFault, ModelSettings, Objective, Peers,
     PolicyError, RatioDenominator, Request, Result, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
 };
-use crate::seed::mix;
+use flow_core::seed::mix;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! What a token becomes depends on the tokens before it and the weights alone, so two that have the same beginning are
 //! one. Counting both says how much was computed twice.
 
-use crate::seed::mix;
+use flow_core::seed::mix;
 use std::collections::HashSet;
 
 /// The tokens of some sequences.

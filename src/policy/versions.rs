@@ -17,7 +17,7 @@ use super::{
     Act, Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, Result, SharedModel, TokenKind,
     Tokenizer,
 };
-use crate::seed::{mix, text};
+use flow_core::seed::{mix, text};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;

@@ -4,7 +4,7 @@
 use super::error::RolloutError;
 use super::exchange::NotesOwner;
 use super::transcript::Transcript;
-use crate::env::Task;
+use flow_env::Task;
 
 /// The lesson of the episode, for which its world is played again; of another board of the game where the notes are
 /// `Another`'s, played by the expert for as many turns, so that they have the form of a note and nothing to tell. Empty

@@ -7,9 +7,9 @@ use super::context::{Carried, MemorySettings, NotesSettings, SourceSettings};
 use super::rank::RankSettings;
 use super::tags::{self, ACTION, REMARK};
 use super::tools::ToolForm;
-use crate::defaults::number;
 use crate::policy;
-use crate::row;
+use flow_core::defaults::number;
+use flow_core::row;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! The policy's answers to many requests; a request that can't be answered fails alone.
 
 use super::error::RolloutError;
-use crate::env::{Cause, Fault};
 use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFault, Sampling, Tally, Unanswered};
+use flow_env::{Cause, Fault};
 use std::collections::BTreeMap;
 
 /// The answers of `model` with the weights of `version` to `requests`; token counts are added to `tokens`. A request

@@ -7,8 +7,8 @@ use super::retry::FailedEpisode;
 use super::sampler::Sampler;
 use super::summary::Summary;
 use super::tree::{branched, Branching};
-use crate::row;
 use arrow::array::RecordBatch;
+use flow_core::row;
 
 /// The result of playing a batch of episodes.
 #[derive(Default)]

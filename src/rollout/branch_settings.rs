@@ -1,6 +1,6 @@
 //! How many answers an agent chooses among in a turn, and by which question.
 
-use crate::defaults::number;
+use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -11,9 +11,9 @@ use super::answers::answers;
 use super::branch_settings::BranchSettings;
 use super::error::RolloutError;
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
-use crate::env::{Cause, Fault};
 use crate::policy::{Example, Policy, PolicyError, Reply, Request, Sampling, Tally, Tokenizer};
-use crate::seed::mix;
+use flow_core::seed::mix;
+use flow_env::{Cause, Fault};
 use minijinja::Value;
 use std::sync::Arc;
 

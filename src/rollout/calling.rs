@@ -5,8 +5,8 @@ use super::context::{words, Passage, PassageSlot};
 use super::conversation::{plain, standing, unread, TurnContext};
 use super::episode::{Answerer, PromptMemory, Turn};
 use super::tools::{self, ToolForm};
-use crate::env::{Call, Cause, Fault};
 use crate::policy::{CallOpening, Omissions, Tokenizer, OPEN};
+use flow_env::{Call, Cause, Fault};
 use serde_json::{json, Value};
 
 /// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier
@@ -185,7 +185,7 @@ mod tests {
     use super::super::action::Response;
     use super::super::episode::{Episode, EpisodeStart};
     use super::*;
-    use crate::env::{EpisodeView, Extras, TimeStep};
+    use flow_env::{EpisodeView, Extras, TimeStep};
 
     fn view() -> EpisodeView {
         let step = TimeStep { observation: "x".into(), state: 0, reward: 0.0, done: false, won: false, valid: true };

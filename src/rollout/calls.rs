@@ -2,7 +2,7 @@
 
 use super::calling::RETOKENISED;
 use super::episode::Turn;
-use crate::env::{Cause, Extras, Fault};
+use flow_env::{Cause, Extras, Fault};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,8 +127,8 @@ mod tests {
     use super::super::action::Response;
     use super::super::episode::{Episode, EpisodeStart, Move, PromptMemory};
     use super::*;
-    use crate::env::{Call, EpisodeView, TimeStep};
     use crate::policy::Request;
+    use flow_env::{Call, EpisodeView, TimeStep};
 
     /// Two calls that overlap and one that goes on from the second of them, in whatever order they come: the turns and
     /// what each earned are the same.

@@ -3,11 +3,11 @@
 
 use super::error::RolloutError;
 use super::points::{Pointer, Points};
-use crate::memory;
 use crate::policy::PolicyError;
-use crate::prototypes::{Alphabet, ComparedText, Cosine, Prototypes, Ratio};
-use crate::row;
 use arrow::array::RecordBatch;
+use flow_core::row;
+use flow_credit::memory;
+use flow_credit::prototypes::{Alphabet, ComparedText, Cosine, Prototypes, Ratio};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use super::episode::{EpisodeStart, Finished, Turn};
 use super::error::RolloutError;
 use super::sampler::Sampler;
 use super::summary::Summary;
-use crate::env::{Cause, Fault};
+use flow_env::{Cause, Fault};
 
 /// Episodes that are played at a time.
 const AT_ONCE: usize = 512;
@@ -111,8 +111,8 @@ mod tests {
     use super::super::retry::RetryPolicy;
     use super::super::settings::Actor;
     use super::*;
-    use crate::env::{Environment, Task, Worlds};
     use crate::policy::{ModelSettings, NewModel, Policy, TokenKind};
+    use flow_env::{Environment, Task, Worlds};
     use serde_json::json;
 
     const TASK: &str = "doors-d2-r1-s5";

@@ -5,8 +5,8 @@ use super::context::{words, Passage, PassageSlot, RecallTime};
 use super::episode::{ConversationMessage, Episode, PromptMemory, Turn};
 use super::prompt::Situation;
 use super::template::{PromptTemplates, TemplateError};
-use crate::env::{Cause, EpisodeView, Fault};
 use crate::policy::{self, Tokenizer};
+use flow_env::{Cause, EpisodeView, Fault};
 
 /// An episode at the start of a turn.
 pub struct TurnContext<'a> {
@@ -206,10 +206,10 @@ mod tests {
     use super::super::episode::{EpisodeStart, Move};
     use super::super::prompt;
     use super::*;
-    use crate::env::{Extras, TimeStep};
     use crate::policy::Request;
     use crate::rollout::context::{rows, MemoryRecall, Moment};
     use crate::rollout::points::{Pointer, Points};
+    use flow_env::{Extras, TimeStep};
     use serde_json::json;
 
     fn view(turn: u32) -> EpisodeView {

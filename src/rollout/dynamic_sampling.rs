@@ -3,11 +3,10 @@
 
 use super::batch::Played;
 use super::error::RolloutError;
-use crate::credit;
-use crate::credit::rows::{episodes, reflections};
-use crate::row::{self, RowError};
-use crate::stats::equal;
 use arrow::array::RecordBatch;
+use flow_core::row::{self, RowError};
+use flow_credit::rows::{episodes, reflections};
+use flow_credit::stats::equal;
 
 /// The result of dynamic sampling: all rows, including those of tasks whose returns are all equal.
 pub struct Sampled {
@@ -54,7 +53,7 @@ pub fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
     let (tasks, mut episodes) = (row::texts(&rows, "task")?, episodes(&rows)?);
     episodes.retain(|episode| !reflections[episode.start]);
     let rewards = row::f32s(&rows, "reward")?.values();
-    let returns: Vec<f32> = credit::episode_return(rewards, &episodes).iter().map(|r| *r as f32).collect();
+    let returns: Vec<f32> = flow_credit::episode_return(rewards, &episodes).iter().map(|r| *r as f32).collect();
     let same_task = |i: usize| tasks.value(episodes[i].start) == tasks.value(episodes[i - 1].start);
     let of_episode = |i: usize| returns[episodes[i].start];
     let size = |i: usize| rewards[episodes[i].clone()].iter().fold(0.0, |most: f32, reward| most.max(reward.abs()));
@@ -63,7 +62,7 @@ pub fn telling(rows: &[RecordBatch]) -> Result<usize, RowError> {
         let size = task.clone().map(size).fold(0.0, f32::max);
         !equal(f64::from(bounds.0), f64::from(bounds.1), f64::from(size))
     };
-    Ok(credit::episodes(same_task, episodes.len()).iter().filter(|task| varied(task)).count())
+    Ok(flow_credit::episodes(same_task, episodes.len()).iter().filter(|task| varied(task)).count())
 }
 
 #[cfg(test)]

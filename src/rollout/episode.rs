@@ -2,9 +2,9 @@
 
 use super::action::{Invalid, Response};
 use super::calls::Calls;
-use crate::env::{Act, Cause, EpisodeView, Fault};
 use crate::policy::Request;
-use crate::seed;
+use flow_core::seed;
+use flow_env::{Act, Cause, EpisodeView, Fault};
 use std::collections::BTreeMap;
 
 /// What identifies an episode: the task, the attempt, the weights, and the notes on earlier attempts.
@@ -348,7 +348,7 @@ impl Episode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::TimeStep;
+    use flow_env::TimeStep;
 
     /// A world may take any text, an empty one too; an answer without its tag is invalid all the same.
     #[test]

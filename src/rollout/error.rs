@@ -2,9 +2,9 @@
 
 use super::retry::FailedEpisode;
 use super::template::TemplateError;
-use crate::env::EnvError;
 use crate::policy::PolicyError;
-use crate::row::RowError;
+use flow_core::row::RowError;
+use flow_env::EnvError;
 use std::fmt;
 
 /// Why playing or reflecting can't go on.

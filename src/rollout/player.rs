@@ -14,11 +14,11 @@ use super::rank::Ranker;
 use super::retry::RetryPolicy;
 use super::settings::Actor;
 use super::template::PromptTemplates;
-use crate::env::{Cause, EpisodeView, Fault, Task, Worlds};
 use crate::policy::{Answered, Policy, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
-use crate::row::RowError;
-use crate::seed::{mix, text};
 use crossbeam_channel::Sender;
+use flow_core::row::RowError;
+use flow_core::seed::{mix, text};
+use flow_env::{Cause, EpisodeView, Fault, Task, Worlds};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ pub struct LiveEpisode<'a> {
 
 impl<'a> LiveEpisode<'a> {
     fn moment(&self) -> Moment<'a> {
-        let crate::env::TimeStep { observation, state, .. } = &self.view.step;
+        let flow_env::TimeStep { observation, state, .. } = &self.view.step;
         Moment { start: &self.episode.start, observation, state: *state, before: self.episode.turns.last() }
     }
 }

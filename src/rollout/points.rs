@@ -1,8 +1,8 @@
 //! Embeddings of texts, by which their similarity is measured: hashed words, or an encoder on the policy's thread.
 
-use crate::memory;
 use crate::pipeline::{Node, Wrong};
 use crate::policy::{Policy, PolicyError};
+use flow_credit::memory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

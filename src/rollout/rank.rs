@@ -7,7 +7,7 @@
 //! expect once that action is all that is said.
 
 use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFault};
-use crate::seed::{mix, Random};
+use flow_core::seed::{mix, Random};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,9 +2,9 @@
 
 use super::action::Invalid;
 use super::episode::{EpisodeStart, Finished, Turn};
-use crate::row::{self, RowError};
 use arrow::array::*;
 use arrow::datatypes::{ArrowPrimitiveType, Field, Float32Type, UInt32Type, UInt64Type};
+use flow_core::row::{self, RowError};
 use std::sync::Arc;
 
 /// The source of one row.

@@ -18,11 +18,11 @@ use super::sources;
 use super::tags;
 use super::template::PromptTemplates;
 use super::transcript::{transcripts, Transcript};
-use crate::env::process::Programs;
-use crate::env::{Cause, EnvError, Fault, Game, Task};
 use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
-use crate::seed;
 use arrow::array::RecordBatch;
+use flow_core::seed;
+use flow_env::process::Programs;
+use flow_env::{Cause, EnvError, Fault, Game, Task};
 use std::collections::BTreeMap;
 
 /// Reflects on episodes.
@@ -295,8 +295,8 @@ mod tests {
     use super::super::episode::EpisodeStart;
     use super::super::points::{Pointer, Points};
     use super::*;
-    use crate::memory::{Change, Entry};
-    use crate::row::Name;
+    use flow_core::row::Name;
+    use flow_credit::memory::{Change, Entry};
     use serde_json::json;
 
     fn reflector(keep: NoteContent, tag: Option<&str>) -> Reflector {
@@ -331,9 +331,10 @@ mod tests {
     #[test]
     fn a_reflection_is_told_what_is_remembered() {
         let source = Name { iteration: 0, task: "t".into(), sample: 0, attempt: 0, turn: 1, phase: "reflect".into() };
-        let (key, embedding, text) = ("Z".to_owned(), crate::memory::words("Z"), "turn back".to_owned());
+        let (key, embedding, text) = ("Z".to_owned(), flow_credit::memory::words("Z"), "turn back".to_owned());
         let (ordinal, kind, level) = Default::default();
-        let entry = Entry { id: 7, bucket: crate::memory::bucket("t"), key, embedding, score: 0.0, text, source, ordinal, kind, level };
+        let entry =
+            Entry { id: 7, bucket: flow_credit::memory::bucket("t"), key, embedding, score: 0.0, text, source, ordinal, kind, level };
         let tokenizer = Tokenizer::bytes();
         let queried = |place: &str| {
             let settings = serde_json::from_value(json!({ "memory": "memory", "place": place })).unwrap();

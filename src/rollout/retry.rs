@@ -4,7 +4,7 @@
 //! only when all the others are done: if it breaks a process that they share, it breaks few of them.
 
 use super::summary::Summary;
-use crate::env::Fault;
+use flow_env::Fault;
 
 /// How often an episode is tried, and how many may fail.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub struct FailedEpisode {
     pub attempt: u32,
     /// The turn of its last failure.
     pub turn: u32,
-    /// The kind of failure, as [`crate::env::Cause::name`] has it.
+    /// The kind of failure, as [`flow_env::Cause::name`] has it.
     pub cause: &'static str,
     /// The fault.
     pub error: String,
@@ -128,7 +128,7 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::Cause;
+    use flow_env::Cause;
 
     fn tries(most: u32, max_failed: f64) -> Retries {
         four(RetryPolicy { tries: most, max_failed }, &Summary::default())

@@ -4,8 +4,8 @@
 
 use super::error::RolloutError;
 use super::tree::Ways;
-use crate::env::{EpisodeView, Task, Worlds};
-use crate::row::{self, View};
+use flow_core::row::{self, View};
+use flow_env::{EpisodeView, Task, Worlds};
 use std::collections::BTreeMap;
 
 /// The columns that rows must have.
@@ -121,8 +121,8 @@ fn replayed(step: &Step, number: usize, worlds: &mut Worlds) -> Result<Option<Ep
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::Environment;
     use arrow::array::{ArrayRef, StringArray, UInt32Array, UInt64Array};
+    use flow_env::Environment;
     use std::sync::Arc;
 
     /// Into a room, by a way that leads nowhere, back, and into it again, where the episode is cut.

@@ -1,8 +1,8 @@
 //! Texts made of rows: a template over the columns of a row and of the turns beside it.
 
 use super::template::{Placeholders, PromptTemplate, TemplateError};
-use crate::row::{self, Cell, Kind, RowError, View};
 use arrow::array::{ArrayRef, RecordBatch};
+use flow_core::row::{self, Cell, Kind, RowError, View};
 use minijinja::Value;
 use std::collections::BTreeSet;
 

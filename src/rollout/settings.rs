@@ -5,7 +5,7 @@
 use super::agent::{agent_or_name, Agent};
 use super::exchange::NotesOwner;
 use super::notes::NoteContent;
-use crate::defaults::number;
+use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,9 +2,9 @@
 
 use super::episode::{EpisodeStart, Phase};
 use super::tree::Ways;
-use crate::credit::rows::episodes;
-use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
+use flow_core::row::{self, RowError};
+use flow_credit::rows::episodes;
 use std::ops::Range;
 
 /// A finished episode, read from its rows; of a branch with the turns before it.

@@ -9,7 +9,7 @@ use flow::dataflow::{
     source, Attempt, Context, Edge, Failed, Failure, Inner, InnerPorts, Panicked, Place, Ports, Render, RenderOutside, Route, ThreadGone,
 };
 use flow::pipeline::{Body, Input, Node, Pipeline, Until, With, LOOP};
-use flow::row::{self, RowError};
+use flow_core::row::{self, RowError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timely::dataflow::Scope;

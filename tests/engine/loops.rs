@@ -4,7 +4,7 @@ use flow::dataflow::run::{run, Plan};
 use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use flow::dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Ports, Render, RenderOutside, Route};
 use flow::pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
-use flow::row;
+use flow_core::row;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use timely::dataflow::Scope;

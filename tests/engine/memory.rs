@@ -5,9 +5,10 @@ use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArra
 use flow::dataflow::feed::{Feed, Feeds};
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::Sink;
-use flow::memory::{words, Change};
-use flow::row::Name;
-use flow::{ops, pipeline, row};
+use flow::{ops, pipeline};
+use flow_core::row;
+use flow_core::row::Name;
+use flow_credit::memory::{words, Change};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -136,7 +137,7 @@ impl Settings {
                     prototypes.push((entry.bucket.clone(), entry.key.clone()));
                 }
             }
-            versions.push(there.iter().map(|entry| (flow::memory::Entry::id_of(&entry.name, 0), entry.clone())).collect());
+            versions.push(there.iter().map(|entry| (flow_credit::memory::Entry::id_of(&entry.name, 0), entry.clone())).collect());
         }
         versions
     }
@@ -163,7 +164,7 @@ impl Plain {
         let bucket = match home {
             Home::Task => name.task.clone(),
             Home::All => String::new(),
-            Home::Cluster => flow::memory::Entry::id_of(&name, 0).to_string(),
+            Home::Cluster => flow_credit::memory::Entry::id_of(&name, 0).to_string(),
         };
         // Keys share words, so that some are alike.
         let key = ["a door", "a red door", "a red lamp", "salt"][note.2 as usize].into();
@@ -196,7 +197,7 @@ fn rows(iteration: u64, notes: &[Note]) -> Vec<RecordBatch> {
 fn changes(settings: &Settings, notes: &[Vec<Note>], workers: usize, first: u64, past: &[Change]) -> Vec<Change> {
     let all = notes.to_vec();
     let feed: Feed = Arc::new(move |iteration| Ok(rows(iteration, &all[iteration as usize])));
-    let past = flow::memory::table(past).unwrap();
+    let past = flow_credit::memory::table(past).unwrap();
     let feeds = |node: &str, feed: Feed| Feeds::from([(node.to_string(), feed)]);
     let sink = Sink::of(BTreeSet::from(["memory".into()]));
     let plan = Plan::new(settings.pipeline(notes.len()), ops::find, ops::adds);

@@ -5,7 +5,7 @@ use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
 use flow::dataflow::{source, Context, Edge, Failed, Failure, Place, Ports, Render, RenderOutside, Route};
 use flow::pipeline::{Input, Node, Pipeline};
-use flow::row;
+use flow_core::row;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timely::container::CapacityContainerBuilder;

@@ -3,7 +3,7 @@
 
 use crate::common::{done, fails, flow};
 use crate::report::answers;
-use flow::env::Task;
+use flow_env::Task;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -196,7 +196,7 @@ fn killed_seeds_leave_nothing_in_the_background_and_are_continued() {
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(lock);
-    let committed = flow::log::Run::open(&run).unwrap().manifest().unwrap().trained();
+    let committed = flow_log::Run::open(&run).unwrap().manifest().unwrap().trained();
     assert!(committed < 12, "it had ended before it was killed");
     let output = command("killed", "4,9").output().unwrap();
     let said = text(&output.stderr);

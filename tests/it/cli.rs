@@ -149,7 +149,7 @@ fn an_interrupt_commits_what_is_in_hand() {
     let mut command = flow();
     command.arg("run").arg(path).arg("--out").arg(&out).args(["--set", "iterations=100000"]);
     let child = command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let committed = || flow::log::Run::open(&out).and_then(|run| run.manifest()).is_ok_and(|manifest| manifest.next() > 0);
+    let committed = || flow_log::Run::open(&out).and_then(|run| run.manifest()).is_ok_and(|manifest| manifest.next() > 0);
     let start = std::time::Instant::now();
     while !committed() && start.elapsed().as_secs() < 60 {
         std::thread::sleep(std::time::Duration::from_millis(50));

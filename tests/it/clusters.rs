@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use crate::report::answers;
-use flow::memory::words;
+use flow_credit::memory::words;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;

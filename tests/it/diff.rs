@@ -3,8 +3,8 @@
 use crate::common::*;
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::take_record_batch;
-use flow::log::{self, Committer, Metrics, NodeInfo, Run, RunInfo};
-use flow::row;
+use flow_core::row;
+use flow_log::{Committer, Metrics, NodeInfo, Run, RunInfo};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ fn run_without(folder: &Path, name: &str, rows: &[(usize, f32, &str)], lacking: 
     let mut committer = Committer::new(run.clone()).unwrap();
     let mut parts = Vec::new();
     for (worker, (which, advantage, used)) in rows.iter().enumerate() {
-        parts.push(log::write_part(&run, "rollout", 0, worker, &narrow(pick(*which))).unwrap());
-        parts.push(log::write_part(&run, "advantage", 0, worker, &credit(*which, *advantage, used)).unwrap());
+        parts.push(flow_log::write_part(&run, "rollout", 0, worker, &narrow(pick(*which))).unwrap());
+        parts.push(flow_log::write_part(&run, "advantage", 0, worker, &credit(*which, *advantage, used)).unwrap());
     }
     for mut part in parts.clone().into_iter().filter(|_| twice) {
         let path = part.path.replace("part-", "part-1");
@@ -59,8 +59,8 @@ fn advantages_are_compared_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let a = run(folder.path(), "a", &[(0, 1.0, "yes"), (1, -1.0, "yes"), (2, 0.0, "yes"), (3, 0.5, "yes"), (4, 9.0, "yes")]);
     let b = run(folder.path(), "b", &[(5, 9.0, "yes"), (3, 0.5, "yes"), (2, 0.25, "yes"), (1, 2.0, "yes"), (0, 0.0, "singleton")]);
-    let differences = log::diff(&a, &b, None, 10).unwrap();
-    assert_eq!(differences.rows, log::RowCounts { both: 4, only_a: 1, only_b: 1 });
+    let differences = flow_log::diff(&a, &b, None, 10).unwrap();
+    assert_eq!(differences.rows, flow_log::RowCounts { both: 4, only_a: 1, only_b: 1 });
     assert_eq!(differences.other_turns, Some(0));
     let nodes: Vec<(&str, Vec<(&str, u64)>)> =
         differences.nodes.iter().map(|n| (n.node.as_str(), n.differ.iter().map(|(c, n)| (c.as_str(), *n)).collect())).collect();
@@ -79,11 +79,11 @@ fn advantages_are_compared_by_name() {
     assert_eq!((credit.up[0]["baseline_a"].as_f64(), credit.up[0]["baseline_b"].as_f64()), (Some(-0.5), Some(1.0)));
     let used = differences.used.unwrap();
     assert_eq!((used.changed, used.kinds.clone()), (1, vec![serde_json::json!({ "a": "yes", "b": "singleton", "rows": 1 })]));
-    assert_eq!(log::diff(&a, &b, None, 1).unwrap().credit.unwrap().up.len(), 1);
+    assert_eq!(flow_log::diff(&a, &b, None, 1).unwrap().credit.unwrap().up.len(), 1);
     // The other way round, everything is mirrored.
-    let back = log::diff(&b, &a, Some("advantage"), 10).unwrap().credit.unwrap();
+    let back = flow_log::diff(&b, &a, Some("advantage"), 10).unwrap().credit.unwrap();
     assert_eq!((moves(&back.up), moves(&back.down)), (vec![1.0], vec![-3.0, -0.25]));
-    let message = log::diff(&a, &b, Some("rollout"), 1).unwrap_err().to_string();
+    let message = flow_log::diff(&a, &b, Some("rollout"), 1).unwrap_err().to_string();
     assert!(message.contains("`rollout` is no node with `advantage` in both runs; there are: advantage"), "{message}");
     let message = diff_text(a.root(), b.root(), &[]);
     assert!(message.contains("rows: 4 in both, 1 only in a, 1 only in b") && message.contains("yes -> singleton: 1 rows"), "{message}");
@@ -165,13 +165,13 @@ fn failed_episodes_are_compared() {
             _ => (column, Arc::new(UInt32Array::from(vec![3, 3])) as ArrayRef),
         });
         let mut committer = Committer::new(run.clone()).unwrap();
-        let part = log::write_part(&run, "errors", 1, 0, &row::batch(columns.into()).unwrap()).unwrap();
+        let part = flow_log::write_part(&run, "errors", 1, 0, &row::batch(columns.into()).unwrap()).unwrap();
         committer.commit(1, vec![part], Metrics::new(), vec![]).unwrap();
         run
     };
     let (a, b) = (failed("a", ["crash", "crash"], "after 1 s"), failed("b", ["crash", "timeout"], "after 1 s"));
     let other_text = failed("c", ["crash", "crash"], "after 2 s");
-    assert_eq!(log::diff(&a, &b, None, 1).unwrap().errors, Some(log::RowCounts { both: 1, only_a: 1, only_b: 1 }));
+    assert_eq!(flow_log::diff(&a, &b, None, 1).unwrap().errors, Some(flow_log::RowCounts { both: 1, only_a: 1, only_b: 1 }));
     let output = diff_text(a.root(), b.root(), &[]);
     assert!(output.contains("failed episodes (table `errors`): 1 in both, 1 only in a, 1 only in b\n"), "{output}");
     assert!(diff_text(a.root(), other_text.root(), &[]).contains("are equal: 1 rows"));

@@ -3,8 +3,8 @@
 use crate::common::*;
 use arrow::array::{AsArray, BooleanArray, Float32Array, RecordBatch, UInt32Array};
 use arrow::compute::filter_record_batch;
-use flow::log::{read_iteration, write_part, Committer, Manifest, Run, Status};
-use flow::row;
+use flow_core::row;
+use flow_log::{read_iteration, write_part, Committer, Manifest, Run, Status};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 
 use super::common::{done, flow, text};
 use arrow::json::LineDelimitedWriter;
-use flow::log::{read, Run};
-use flow::seed::{mix, Random};
+use flow_core::seed::{mix, Random};
+use flow_log::{read, Run};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -255,7 +255,7 @@ fn digest(run: &Path) -> BTreeMap<String, Vec<String>> {
     }
     weights.retain(|file| file.extension().is_some_and(|end| end == "safetensors"));
     weights.sort();
-    let sums = weights.iter().map(|file| format!("{:x}", flow::seed::bytes(&std::fs::read(file).unwrap()))).collect();
+    let sums = weights.iter().map(|file| format!("{:x}", flow_core::seed::bytes(&std::fs::read(file).unwrap()))).collect();
     digest.insert("weights".into(), sums);
     digest
 }

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::logged::{rollout, run};
-use flow::log::{numbers, read, write_part, Committer, Metrics, Run, Status};
+use flow_log::{numbers, read, write_part, Committer, Metrics, Run, Status};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

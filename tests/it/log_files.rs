@@ -1,8 +1,8 @@
 //! What a run leaves on disk: what readers see of it, and what they say when it is damaged.
 
 use crate::logged::{rollout, run};
-use flow::log::{query, read, write_part, Committer, LogError, Metrics, NodeInfo, Run, RunInfo, SavedWeights, Status};
-use flow::row;
+use flow_core::row;
+use flow_log::{query, read, write_part, Committer, LogError, Metrics, NodeInfo, Run, RunInfo, SavedWeights, Status};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -152,7 +152,7 @@ fn thousands_of_commits_stay_cheap() {
     for iteration in 0..2000 {
         // The same rows again and again, under the names that their iterations and workers would give them.
         let named = |worker| format!("log/rollout/{iteration}/part-{worker}.parquet");
-        let parts = (0..6).map(|worker| flow::log::Part { worker, iteration, path: named(worker), ..part.clone() }).collect();
+        let parts = (0..6).map(|worker| flow_log::Part { worker, iteration, path: named(worker), ..part.clone() }).collect();
         let metrics = Metrics::from([("update".into(), (0..10).map(|m| (format!("metric_{m}"), 0.1)).collect())]);
         committer.commit(iteration, parts, metrics, vec![]).unwrap();
     }
@@ -182,7 +182,7 @@ fn no_flipped_bit_gives_another_answer() {
     assert!(query(&run, sql).is_ok());
     let part = run.root().join("log/rollout/1/part-0.parquet");
     let whole = fs::read(&part).unwrap();
-    let mut random = flow::seed::Random::new(5);
+    let mut random = flow_core::seed::Random::new(5);
     for _ in 0..40 {
         let mut flipped = whole.clone();
         flipped[random.below(whole.len())] ^= 1 << random.below(8);

@@ -1,7 +1,7 @@
 //! Questions to a run's log: what can be asked, what can't be, and what comes back.
 
 use crate::logged::{advantages, rollout, run};
-use flow::log::{print, query, tables, AnswerFormat, Committer, LogError, Metrics, NodeInfo, QueryResult, Run, RunInfo};
+use flow_log::{print, query, tables, AnswerFormat, Committer, LogError, Metrics, NodeInfo, QueryResult, Run, RunInfo};
 use std::fs;
 
 fn json(run: &Run, sql: &str) -> serde_json::Value {
@@ -25,8 +25,8 @@ fn logged() -> (tempfile::TempDir, Run) {
     for iteration in 0..3 {
         let mut parts = Vec::new();
         for worker in 0..2 {
-            parts.push(flow::log::write_part(&run, "rollout", iteration, worker, &rollout(iteration, worker, 2)).unwrap());
-            parts.push(flow::log::write_part(&run, "advantage", iteration, worker, &advantages(iteration, worker, 2)).unwrap());
+            parts.push(flow_log::write_part(&run, "rollout", iteration, worker, &rollout(iteration, worker, 2)).unwrap());
+            parts.push(flow_log::write_part(&run, "advantage", iteration, worker, &advantages(iteration, worker, 2)).unwrap());
         }
         let metrics = Metrics::from([("update".into(), [("loss".to_string(), 0.5), ("kl".to_string(), f64::NAN)].into())]);
         if iteration < 2 {
@@ -254,7 +254,7 @@ fn an_answer_is_the_same_as_it_comes_and_as_a_whole() {
     for sql in ["SELECT * FROM rollout ORDER BY ALL", "SELECT sum(turn) AS turns, count(*) AS n FROM rollout", "SELECT * FROM panel"] {
         for format in [AnswerFormat::Table, AnswerFormat::Csv, AnswerFormat::Json, AnswerFormat::Parquet] {
             let (mut streamed, mut whole) = (Vec::new(), Vec::new());
-            flow::log::query_to(&run, sql, format, None, &mut streamed).unwrap();
+            flow_log::query_to(&run, sql, format, None, &mut streamed).unwrap();
             print(&query(&run, sql).unwrap(), format, &mut whole).unwrap();
             assert!(streamed == whole && !whole.is_empty(), "{sql} {format:?}");
         }
@@ -270,7 +270,7 @@ fn an_answer_larger_than_the_memory_is_shown_and_can_be_stopped() {
     let (_folder, run) = logged();
     let endless = "SELECT * FROM range(9000000) a, range(9000000) b";
     let mut shown = Vec::new();
-    flow::log::query_to(&run, endless, AnswerFormat::Table, None, &mut shown).unwrap();
+    flow_log::query_to(&run, endless, AnswerFormat::Table, None, &mut shown).unwrap();
     assert!(String::from_utf8(shown).unwrap().ends_with("more than 1000000 rows, the first 200 shown: --format csv gives all\n"));
 
     for format in ["csv", "json"] {
@@ -311,11 +311,11 @@ fn a_text_that_looks_like_a_filter_leaves_nothing_out() {
 #[test]
 fn other_programs_get_every_table() {
     let (folder, run) = logged();
-    let tables: Vec<String> = flow::log::tables(&run).unwrap().into_iter().map(|table| table.name).collect();
+    let tables: Vec<String> = flow_log::tables(&run).unwrap().into_iter().map(|table| table.name).collect();
     assert!(["rollout", "metrics", "trajectories"].iter().all(|name| tables.contains(&name.to_string())), "{tables:?}");
     let (parquet, file) = (folder.path().join("parquet"), folder.path().join("run.duckdb"));
-    assert_eq!(flow::log::export_parquet(&run, &parquet).unwrap(), tables);
-    assert_eq!(flow::log::export_duckdb(&run, &file).unwrap(), tables);
+    assert_eq!(flow_log::export_parquet(&run, &parquet).unwrap(), tables);
+    assert_eq!(flow_log::export_duckdb(&run, &file).unwrap(), tables);
     let database = duckdb::Connection::open(&file).unwrap();
     let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     for table in &tables {
@@ -325,7 +325,7 @@ fn other_programs_get_every_table() {
         assert_eq!(count(&format!("select count(*) from read_parquet('{}')", written.display())), all, "{table}");
     }
     drop(database);
-    assert!(flow::log::export_duckdb(&run, &file).unwrap_err().to_string().contains("exists already"));
+    assert!(flow_log::export_duckdb(&run, &file).unwrap_err().to_string().contains("exists already"));
     assert!(std::fs::read_dir(folder.path()).unwrap().count() == 3, "nothing else is left there");
 }
 

@@ -2,7 +2,7 @@
 //! same rows.
 
 use crate::common::*;
-use flow::log::{read, Committer, Metrics, Run};
+use flow_log::{read, Committer, Metrics, Run};
 use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -278,7 +278,7 @@ fn copied(from: &Path, to: &Path, nodes: &[&str], change: impl Fn(arrow::array::
     let mut committer = Committer::new(new.clone()).unwrap();
     let rows: Vec<_> = read(&old, "rollout").unwrap().into_iter().map(change).collect();
     for (iteration, rows) in rows.iter().enumerate() {
-        let part = flow::log::write_part(&new, "rollout", iteration as u64, 0, rows).unwrap();
+        let part = flow_log::write_part(&new, "rollout", iteration as u64, 0, rows).unwrap();
         committer.commit(iteration as u64, vec![part], Metrics::new(), vec![]).unwrap();
     }
     let start = "weights/0/actor";

@@ -3,9 +3,9 @@
 use crate::common::*;
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
-use flow::log::{write_part, Committer, Metrics, NodeInfo, Run, RunInfo};
 use flow::pipeline::Role;
-use flow::row;
+use flow_core::row;
+use flow_log::{write_part, Committer, Metrics, NodeInfo, Run, RunInfo};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A run that was stopped or killed goes on as if it never had been: the same rows, the same weights.
 
 use crate::common::*;
-use flow::log::Run;
+use flow_log::Run;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};

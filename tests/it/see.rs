@@ -57,7 +57,7 @@ fn one_trajectory_is_shown_in_full() {
     }
     assert_eq!(output.matches(&task).count(), 1, "{output}");
     assert!(output.contains("one of 4 trajectories of iteration 0"), "{output}");
-    let acting = flow::log::Run::open(&run).unwrap().manifest().unwrap().info.acting;
+    let acting = flow_log::Run::open(&run).unwrap().manifest().unwrap().info.acting;
     assert!(output.contains(&format!("`actor` acts as `act: {}` says", acting["actor"])), "{acting:?} {output}");
     // What isn't there.
     let message = |extra: &[&str]| fails(flow().arg("show").arg(&run).args(extra));

@@ -2,7 +2,7 @@
 //! from the start of its task.
 
 use crate::common::*;
-use flow::env::Task;
+use flow_env::Task;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

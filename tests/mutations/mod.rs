@@ -2,7 +2,7 @@
 //!
 //! `FLOW_FUZZ=n` asks for n inputs of each kind instead of the few that a usual test run can spare; `make fuzz` does.
 
-use flow::seed::Random;
+use flow_core::seed::Random;
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
@@ -192,7 +192,7 @@ pub fn each(kind: &'static str, count: u64, make: impl Fn(&mut Random) -> Vec<u8
     });
     let (start, mut taken, mut slowest) = (Instant::now(), 0, (Duration::ZERO, 0));
     for seed in 0..count {
-        let input = make(&mut Random::new(flow::seed::mix(flow::seed::text(kind), seed)));
+        let input = make(&mut Random::new(flow_core::seed::mix(flow_core::seed::text(kind), seed)));
         let since = Instant::now();
         *now.lock().unwrap_or_else(PoisonError::into_inner) = Some((since, seed, input.clone()));
         SAID.set(Some(String::new()));

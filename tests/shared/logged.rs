@@ -5,10 +5,10 @@ use arrow::array::{ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch,
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field};
-use flow::log::{NodeInfo, Run, RunInfo};
 use flow::ops;
-use flow::row;
-use flow::seed::{mix, text, Random};
+use flow_core::row;
+use flow_core::seed::{mix, text, Random};
+use flow_log::{NodeInfo, Run, RunInfo};
 use std::sync::Arc;
 
 /// A run folder with the nodes `rollout`, `advantage`, `update` and `panel`.

@@ -1,16 +1,16 @@
 //! Which logged turns are audited: those whose weights are still there, drawn by a rule that follows from a seed alone.
 
 use crate::cli::error::{Error, Result};
-use crate::log::sql::{literal, quoted};
-use crate::log::{self, QueryResult, Run, SavedWeights};
 use crate::rollout::continuation::{Origin, Past};
 use crate::rollout::tree::Ways;
-use crate::row::{self, Kind};
-use crate::seed::{mix, text, Random};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Float64Type, UInt32Type, UInt64Type};
 use clap::ValueEnum;
+use flow_core::row::{self, Kind};
+use flow_core::seed::{mix, text, Random};
+use flow_log::sql::{literal, quoted};
+use flow_log::{QueryResult, Run, SavedWeights};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn rows(answer: &QueryResult) -> Result<RecordBatch> {
 
 /// Refuses a credit that no row has, or that is no number.
 fn numeric(run: &Run, credit: &str) -> Result<()> {
-    let tables = log::tables(run)?;
+    let tables = flow_log::tables(run)?;
     let columns = || tables.iter().filter(|table| table.name == "trajectories").flat_map(|table| &table.columns);
     let number = |kind: &str| ["FLOAT", "DOUBLE", "BOOLEAN"].contains(&kind) || kind.ends_with("INT") || kind.ends_with("INTEGER");
     if columns().any(|(name, kind)| name == credit && number(kind)) {
@@ -96,7 +96,7 @@ pub fn draw(
         quoted(credit),
         quoted(table)
     );
-    let all = rows(&log::query(run, &sql)?)?;
+    let all = rows(&flow_log::query(run, &sql)?)?;
     let column = |i: usize, kind: &DataType| Ok::<_, Error>(cast(all.column(i), kind)?);
     let (iterations, tasks) = (column(0, &DataType::UInt64)?, column(1, &DataType::Utf8)?);
     let [samples, attempts, turns] = [2, 3, 4].map(|i| column(i, &DataType::UInt32));
@@ -151,7 +151,7 @@ pub struct Restored {
 pub fn restored(run: &Run, table: &str, turns: &[Turn]) -> Result<Vec<Restored>> {
     let mut by_iteration: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     turns.iter().enumerate().for_each(|(i, turn)| by_iteration.entry(turn.iteration).or_default().push(i));
-    let branches = log::tables(run)?.iter().any(|own| own.name == table && own.columns.iter().any(|(name, _)| name == row::BRANCH_OF));
+    let branches = flow_log::tables(run)?.iter().any(|own| own.name == table && own.columns.iter().any(|(name, _)| name == row::BRANCH_OF));
     let mut all: Vec<Option<Restored>> = turns.iter().map(|_| None).collect();
     for (iteration, which) in by_iteration {
         let tasks: Vec<String> = which.iter().map(|&i| literal(&turns[i].task)).collect();
@@ -162,7 +162,7 @@ pub fn restored(run: &Run, table: &str, turns: &[Turn]) -> Result<Vec<Restored>>
             quoted(table),
             tasks.join(", ")
         );
-        let rows = rows(&log::query_within(run, iteration..=iteration, &sql)?)?;
+        let rows = rows(&flow_log::query_within(run, iteration..=iteration, &sql)?)?;
         let lists = |i: usize| Ok::<_, Error>(cast(rows.column(i), &Kind::U32List.arrow())?);
         let (prompts, responses, choices) = (lists(6)?, lists(7)?, lists(8)?);
         let (tasks, memories) = (cast(rows.column(0), &DataType::Utf8)?, cast(rows.column(9), &DataType::Utf8)?);

@@ -1,13 +1,13 @@
 //! What an audit says of a credit.
 
 use crate::cli::error::{Error, Result};
-use crate::log::{self, sql::literal, Run};
-use crate::seed::text;
-use crate::stats::agreement::{ceiling, clustered, correlation, mean_worth, same_sign, slope, Pair};
-use crate::stats::Interval;
 use arrow::array::{Array, AsArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::Float64Type;
+use flow_core::seed::text;
+use flow_credit::stats::agreement::{ceiling, clustered, correlation, mean_worth, same_sign, slope, Pair};
+use flow_credit::stats::Interval;
+use flow_log::{sql::literal, Run};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Figures {
             "SELECT task, credit, audited, audited_error, refused FROM audit WHERE audit = {} AND role = 'logged' ORDER BY ALL",
             literal(name)
         );
-        let answer = log::query(run, &sql)?;
+        let answer = flow_log::query(run, &sql)?;
         let rows = concat_batches(&answer.schema, &answer.batches)?;
         let number = |i: usize| {
             rows.column(i).as_primitive_opt::<Float64Type>().ok_or_else(|| Error::request("the table `audit` was made by another version"))

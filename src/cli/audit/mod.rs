@@ -13,9 +13,6 @@ use super::machine::Machine;
 use super::models;
 use super::output::{answer, finish, CommandResult, OutputFormat};
 use crate::dataflow::context::RunState;
-use crate::env::Worlds;
-use crate::files;
-use crate::log::{self, Run};
 use crate::ops;
 use crate::rollout::action::Decode;
 use crate::rollout::sampler::Sampler;
@@ -23,6 +20,9 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use clap::{Args, ValueEnum};
 use draw::{draw, restored, Draw, Restored, Rule, Turn};
+use flow_core::files;
+use flow_env::Worlds;
+use flow_log::Run;
 use serde::Serialize;
 use serde_json::{json, Value};
 use source::Source;
@@ -121,7 +121,7 @@ impl AuditArgs {
         // Two processes would write the same files.
         let _lock = match self.dry_run {
             true => None,
-            false => Some(log::Lock::of(&log::audit_folder(&source.run, &self.name)?)?),
+            false => Some(flow_log::Lock::of(&flow_log::audit_folder(&source.run, &self.name)?)?),
         };
         let done = self.done(&source)?;
         let left: Vec<&Turn> = drawn.turns.iter().filter(|turn| !done.contains(&turn.hash())).collect();
@@ -197,12 +197,12 @@ impl AuditArgs {
             let path = source.run.audit(&self.name).join(SETTINGS);
             files::write(&path, settings.to_string().as_bytes()).map_err(Error::file(&path))?;
         }
-        if !log::tables(&source.run)?.iter().any(|table| table.name == "audit") {
+        if !flow_log::tables(&source.run)?.iter().any(|table| table.name == "audit") {
             return Ok(BTreeSet::new());
         }
         let sql = format!("SELECT iteration, task, sample::UBIGINT AS sample, attempt::UBIGINT AS attempt, turn::UBIGINT AS turn FROM audit WHERE audit = '{}' AND role = 'logged'", self.name);
         let mut done = BTreeSet::new();
-        for batch in &log::query(&source.run, &sql)?.batches {
+        for batch in &flow_log::query(&source.run, &sql)?.batches {
             let number = |i: usize, row: usize| batch.column(i).as_primitive::<UInt64Type>().value(row);
             for row in 0..batch.num_rows() {
                 let (task, small) = (batch.column(1).as_string::<i32>().value(row).to_owned(), |i| number(i, row) as u32);
@@ -266,7 +266,7 @@ impl AuditArgs {
                 source.restore(&policy, version)?;
                 rows.extend(play::tried(&mut sampler, &which, self.answers == Answers::All, self.plays, self.gamma)?);
             }
-            log::write_audit(&source.run, &self.name, &format!("turns-{:07}", done + audited), &play::batch(&self.name, &rows)?)?;
+            flow_log::write_audit(&source.run, &self.name, &format!("turns-{:07}", done + audited), &play::batch(&self.name, &rows)?)?;
             (played, audited) = (played + cost, audited + turns.len());
             eprintln!("{} turns are audited, {played} episodes played", done + audited);
         }

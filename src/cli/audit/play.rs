@@ -5,8 +5,8 @@ use crate::cli::error::Result;
 use crate::policy::OPEN;
 use crate::rollout::continuation::{play_on, Continuation, Earned};
 use crate::rollout::sampler::Sampler;
-use crate::seed::mix;
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use flow_core::seed::mix;
 use std::sync::Arc;
 
 /// A row of the table `audit`: an answer that was tried at a turn, or the policy's own draws there.
@@ -123,6 +123,6 @@ mod tests {
     fn the_table_has_the_columns_that_are_named() {
         let batch = batch("audit", &[]).unwrap();
         let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
-        assert_eq!(names, crate::log::AUDIT.map(|(name, _)| name));
+        assert_eq!(names, flow_log::AUDIT.map(|(name, _)| name));
     }
 }

@@ -1,12 +1,12 @@
 //! The run that is audited: who played in it, and which weights it still has.
 
 use crate::cli::error::{Error, Result};
-use crate::log::{Manifest, Run, SavedWeights};
 use crate::pipeline::Pipeline;
 use crate::policy::Policy;
 use crate::rollout::player::Play;
 use crate::rollout::retry::RetryPolicy;
 use crate::{ops, pipeline};
+use flow_log::{Manifest, Run, SavedWeights};
 use std::collections::BTreeMap;
 use std::path::Path;
 

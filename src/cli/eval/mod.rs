@@ -15,13 +15,14 @@ use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
 use crate::dataflow::Sink;
-use crate::env::{Game, Panel};
-use crate::log::{self, Committer, Status};
 use crate::pipeline::Pipeline;
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
 use crate::rollout::settings::EVALUATION_SEED;
-use crate::{ops, pipeline, row};
+use crate::{ops, pipeline};
 use clap::Args;
+use flow_core::row;
+use flow_env::{Game, Panel};
+use flow_log::{Committer, Status};
 use parking_lot::Mutex;
 use recipe::recipe;
 use score::Score;
@@ -95,7 +96,7 @@ impl EvalArgs {
         let folder = self
             .out
             .as_ref()
-            .map(|out| log::Run::create(out, &evaluation.to_yaml(out), &info(&evaluation, policy.as_ref())))
+            .map(|out| flow_log::Run::create(out, &evaluation.to_yaml(out), &info(&evaluation, policy.as_ref())))
             .transpose()?;
         let committer = folder.clone().map(|folder| Committer::new(folder).map(|c| Arc::new(Mutex::new(c)))).transpose()?;
         let journal = Journal { run: folder, committer: committer.clone(), observer: Arc::new(|_| {}) };
@@ -127,7 +128,7 @@ impl EvalArgs {
     /// What the memory held when its run ended: all of its changes in iteration 0, the iteration of the panel.
     fn remembered(&self, evaluation: &Pipeline) -> Result<Feeds> {
         let Some(path) = &self.memory else { return Ok(Feeds::new()) };
-        let (folder, mut memory_changes) = (log::Run::open(path)?, Feeds::new());
+        let (folder, mut memory_changes) = (flow_log::Run::open(path)?, Feeds::new());
         for node in evaluation.nodes.iter().filter(|n| ops::remembers(n)) {
             let help = format!("`--memory` names a run whose `{}` remembers, and logs it", node.id);
             let changes = changes(node, &folder, &folder.manifest()?).map_err(|e| e.help(help))?;

@@ -1,10 +1,10 @@
 //! The score of a panel: pass@k, returns and turns.
 
-use crate::env::Panel;
-use crate::row::{self, RowError};
-use crate::seed::text;
-use crate::stats::{courses, diversity, pass_interval, Interval, Trial};
 use arrow::array::RecordBatch;
+use flow_core::row::{self, RowError};
+use flow_core::seed::text;
+use flow_credit::stats::{courses, diversity, pass_interval, Interval, Trial};
+use flow_env::Panel;
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -4,7 +4,7 @@
 use super::episode::{reward_f32, Call, Episode, Failure};
 use super::fields::unread;
 use super::messages::{observation, plain, Calls, Message};
-use crate::seed::{mix, text};
+use flow_core::seed::{mix, text};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 

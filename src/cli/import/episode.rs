@@ -1,8 +1,8 @@
 //! An episode of another trainer, as rows: what every format is brought to.
 
 use super::super::error::Result;
-use crate::row::{self, NAME};
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use flow_core::row::{self, NAME};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Messages of a conversation: their text, and which call goes on from which.
 
 use super::fields::unread;
-use crate::seed::{mix, text};
+use flow_core::seed::{mix, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

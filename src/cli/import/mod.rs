@@ -17,11 +17,12 @@ use super::output::{answer, finish, warn, CommandResult};
 use super::run::free;
 use super::summary::shell_word;
 use crate::dataflow::{lost, Lost};
-use crate::log::{self, Committer, Lock, Metrics, NodeInfo, Part, RunInfo, Status};
+use crate::ops;
 use crate::ops::import::NODE;
-use crate::{ops, row};
 use clap::Args;
 use episode::{table, Coverage, Episode};
+use flow_core::row;
+use flow_log::{Committer, Lock, Metrics, NodeInfo, Part, RunInfo, Status};
 use source::{detect, Format, Source, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -73,7 +74,7 @@ impl ImportArgs {
         let node = NodeInfo { id: NODE.into(), op: op.name.into(), role: Some(op.role), columns, upstream: vec![] };
         let iterations = last + 1;
         let info = RunInfo { name: name.clone(), iterations, nodes: vec![node], ..RunInfo::default() };
-        let run = log::Run::create(&root, &self.pipeline(&name, format, iterations), &info)?;
+        let run = flow_log::Run::create(&root, &self.pipeline(&name, format, iterations), &info)?;
         let _lock = Lock::take(&run)?;
         let mut committer = Committer::new(run.clone())?;
         let mut writer = Writer::new(&run, &absent);
@@ -141,7 +142,7 @@ fn named(column: &str, having: usize, turns: usize) -> String {
 
 /// Writes episodes as they come, a part at a time; commits once all are written.
 struct Writer<'a> {
-    run: &'a log::Run,
+    run: &'a flow_log::Run,
     absent: &'a [(&'static str, usize)],
     pending: BTreeMap<u64, Pending>,
     turns: usize,
@@ -170,7 +171,7 @@ struct Sums {
 }
 
 impl<'a> Writer<'a> {
-    fn new(run: &'a log::Run, absent: &'a [(&'static str, usize)]) -> Writer<'a> {
+    fn new(run: &'a flow_log::Run, absent: &'a [(&'static str, usize)]) -> Writer<'a> {
         let (pending, parts, samples, sums) = Default::default();
         Writer { run, absent, pending, turns: 0, bytes: 0, parts, samples, sums, written: 0 }
     }
@@ -211,7 +212,7 @@ impl<'a> Writer<'a> {
         for (iteration, Pending { episodes, failures }) in std::mem::take(&mut self.pending) {
             let parts = self.parts.entry(iteration).or_default();
             if !episodes.is_empty() {
-                parts.push(log::write_part(self.run, NODE, iteration, self.written, &table(&episodes, self.absent)?)?);
+                parts.push(flow_log::write_part(self.run, NODE, iteration, self.written, &table(&episodes, self.absent)?)?);
             }
             parts.extend(lost::write(self.run, iteration, self.written, &failures)?);
             self.written += 1;

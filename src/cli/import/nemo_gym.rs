@@ -4,7 +4,7 @@
 use super::episode::{checked_logprobs, reward_f32, Call, Episode, Failure, Tokens};
 use super::fields::unread;
 use super::messages::{content, observation, plain, tool, Calls, Message};
-use crate::seed::mix;
+use flow_core::seed::mix;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 use super::episode::{checked_logprobs, reward_f32, Call, Episode, Failure, Tokens};
 use super::fields::unread;
 use super::messages::{observation, plain, Calls, Message};
-use crate::seed::{mix, text};
+use flow_core::seed::{mix, text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};

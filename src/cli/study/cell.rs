@@ -4,8 +4,7 @@ use super::file::{ColumnSpec, RowSpec, TableSpec, Uncertainty};
 use super::plan::{sides, SeededRun};
 use super::values::{SeedResult, StudyValues, TaskSums};
 use crate::cli::error::{Error, Result};
-use crate::log;
-use crate::stats::{pseudo_values, two_kinds, wilson, Estimate, Interval};
+use flow_credit::stats::{pseudo_values, two_kinds, wilson, Estimate, Interval};
 
 /// A cell: a value for each seed, in the order of the seeds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -103,7 +102,7 @@ impl RunValues {
         let values = match plain {
             Some(at) => rows.iter().map(|row| row[at]).collect(),
             // A figure that tasks alone don't make, such as diversity, has no interval over tasks.
-            None => match log::values_of(&names, &rows, expression) {
+            None => match flow_log::values_of(&names, &rows, expression) {
                 Ok(values) => values,
                 Err(_) => return Vec::new(),
             },

@@ -4,7 +4,7 @@ use super::cell::TableCell;
 use super::file::{Study, TableSpec, Uncertainty};
 use super::plan::sides;
 use super::verdict::{Comparisons, ERROR};
-use crate::stats::sign_test;
+use flow_credit::stats::sign_test;
 use std::collections::BTreeSet;
 
 /// The meaning of the brackets, what an interval covers and doesn't cover, and the rule of a verdict.

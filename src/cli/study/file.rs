@@ -1,6 +1,6 @@
 //! The file of a study: runs, measurements of them, and tables of both.
 
-use crate::defaults::number;
+use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! A table as a picture: a line a row over the columns, with the intervals of its means as a band. An SVG file, which
 //! browsers and forges show.
 
-use crate::stats::Interval;
+use flow_credit::stats::Interval;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;

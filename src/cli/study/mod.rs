@@ -15,12 +15,11 @@ mod work;
 use super::error::Error;
 use super::output::{finish, CommandResult};
 use super::session::info;
-use crate::env;
-use crate::log;
+use crate::ops;
 use crate::pipeline;
-use crate::{files, ops};
 use clap::Args;
 use file::Study;
+use flow_core::files;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -120,14 +119,14 @@ impl StudyArgs {
 
 /// Checks the queries of all columns against the tables of this run, so that a mistake shows before anything is
 /// trained.
-fn queries(study: &Study, run: &str, info: &log::RunInfo) -> super::error::Result<()> {
+fn queries(study: &Study, run: &str, info: &flow_log::RunInfo) -> super::error::Result<()> {
     for table in &study.tables {
         for row in table.rows.iter().filter(|row| plan::sides(table, row).any(|(shown_run, _)| shown_run == run)) {
             let audited = plan::sides(table, row)
                 .all(|(_, name)| name.and_then(|name| study.measurements.get(name)).is_some_and(|m| m.audit.is_some()));
             for column in &table.columns {
-                let at = |e: log::LogError| Error::from(e).at(format!("`{}` of `{}`", column.name, row.name));
-                column.query.iter().try_for_each(|sql| log::parses(info, sql, audited)).map_err(at)?;
+                let at = |e: flow_log::LogError| Error::from(e).at(format!("`{}` of `{}`", column.name, row.name));
+                column.query.iter().try_for_each(|sql| flow_log::parses(info, sql, audited)).map_err(at)?;
             }
         }
     }
@@ -136,7 +135,7 @@ fn queries(study: &Study, run: &str, info: &log::RunInfo) -> super::error::Resul
 
 /// Looks at every pipeline and panel before anything runs.
 fn checked(study: &Study) -> super::error::Result<()> {
-    let programs = env::process::Programs::default();
+    let programs = flow_env::process::Programs::default();
     let mut checked_runs = std::collections::BTreeSet::new();
     for training in study.trainings() {
         if checked_runs.insert(training.run.clone()) {
@@ -153,7 +152,7 @@ fn checked(study: &Study) -> super::error::Result<()> {
                 pipeline::load(like, &[], &ops::catalog()).map_err(|e| Error::from(e).at(format!("measurements.{name}.like")))?;
             ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
         }
-        let panel = measured.panel.as_ref().map_or(Ok(()), |panel| env::Panel::load(panel).and_then(|panel| panel.verify(&programs)));
+        let panel = measured.panel.as_ref().map_or(Ok(()), |panel| flow_env::Panel::load(panel).and_then(|panel| panel.verify(&programs)));
         panel.map_err(|e| Error::from(e).at(format!("measurements.{name}.panel")))?;
     }
     Ok(())

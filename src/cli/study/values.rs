@@ -6,7 +6,6 @@ use super::plan::{sides, SeededMeasurement, SeededRun};
 use super::work::{measured, progress};
 use crate::cli::begun::RunProgress;
 use crate::cli::error::{Error, Result};
-use crate::log;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +71,7 @@ impl<'a> StudyValues<'a> {
         let (Some(expression), Some(measurement)) = (&column.value, measurement) else { return Ok(None) };
         let measurement = SeededMeasurement { measurement: measurement.into(), training: training.clone() };
         let Some(answer) = self.measured(measurement) else { return Ok(None) };
-        let value = column.scale * log::value_of(&figures(&answer), expression)?;
+        let value = column.scale * flow_log::value_of(&figures(&answer), expression)?;
         Ok(Some(SeedResult { value, tasks: tasks(&answer) }))
     }
 
@@ -96,7 +95,7 @@ impl<'a> StudyValues<'a> {
             return Ok(Answers::new());
         }
         let queries: Vec<&str> = queries.into_iter().collect();
-        let numbers = log::numbers(&log::Run::open(&self.study.folder(training))?, &queries)?;
+        let numbers = flow_log::numbers(&flow_log::Run::open(&self.study.folder(training))?, &queries)?;
         let named = queries.into_iter().zip(numbers).map(|(sql, number)| (sql.to_owned(), number.map_err(|e| e.to_string())));
         Ok(named.collect())
     }
@@ -144,6 +143,6 @@ mod tests {
         assert_eq!(named[..2], [("pass@1".to_string(), 0.5), ("pass@3".to_string(), 0.75)]);
         assert!(named.contains(&("return".to_string(), 2.5)) && named.len() == 3, "{named:?}");
         // The share of first failures that were recovered.
-        assert_eq!(log::value_of(&named, r#"("pass@3" - "pass@1") / (1 - "pass@1")"#).unwrap(), 0.5);
+        assert_eq!(flow_log::value_of(&named, r#"("pass@3" - "pass@1") / (1 - "pass@1")"#).unwrap(), 0.5);
     }
 }

@@ -4,7 +4,7 @@ use super::cell::{cell, difference, TableCell};
 use super::file::{ColumnSpec, RowSpec, TableSpec};
 use super::values::StudyValues;
 use crate::cli::error::Result;
-use crate::stats::{around_zero, difference_p, holm, two_kinds};
+use flow_credit::stats::{around_zero, difference_p, holm, two_kinds};
 
 /// A chance of error that is accepted for a page.
 pub const ERROR: f64 = 0.05;

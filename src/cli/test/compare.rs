@@ -1,8 +1,8 @@
 //! Compares expected rows with actual ones, by name.
 
-use crate::row::lines::Line;
-use crate::row::{self, Cell, Name, NAME};
 use arrow::array::RecordBatch;
+use flow_core::row::lines::Line;
+use flow_core::row::{self, Cell, Name, NAME};
 use std::collections::BTreeMap;
 
 /// One row of a node: expected, actual, or both.
@@ -67,7 +67,7 @@ fn columns(line: &Line, rows: &RecordBatch, i: usize, tolerance: f64) -> Vec<Col
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::lines;
+    use flow_core::row::lines;
     use std::collections::BTreeMap;
 
     fn rows(text: &str) -> RecordBatch {

@@ -3,7 +3,7 @@
 use super::compare::{Presence, RowComparison};
 use crate::cli::colours::{GREEN, RED};
 use crate::cli::error::Result;
-use crate::printable::printable;
+use flow_core::printable::printable;
 use serde_json::{json, Map, Value};
 
 /// The most differences that are shown to a person; `--format json` has them all.

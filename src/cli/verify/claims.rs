@@ -6,10 +6,10 @@ use super::super::error::Result;
 use super::super::session::info;
 use super::played;
 use super::tasks::{Expected, Played};
-use crate::log::{self, sql::quoted, Iteration, Manifest, Run};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, Role};
-use crate::row::NAME;
+use flow_core::row::NAME;
+use flow_log::{sql::quoted, Iteration, Manifest, Run};
 use std::collections::BTreeSet;
 
 /// The longest list of names in a message.
@@ -68,14 +68,14 @@ fn players(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, &Node)> {
 fn turns(run: &Run, table: &Node, player: &Node, end: u64) -> Result<Option<String>> {
     let Some(most) = player.with.raw()["agent"]["max_turns"].as_u64().filter(|_| table.id == player.id) else { return Ok(None) };
     let sql = format!("SELECT max(turn) AS last FROM {} WHERE phase = 'play' AND iteration < {end}", quoted(&table.id));
-    let last = rows(&log::query(run, &sql)?)?.first().and_then(|row| row.get("last")?.as_u64());
+    let last = rows(&flow_log::query(run, &sql)?)?.first().and_then(|row| row.get("last")?.as_u64());
     let wrong = |last: &u64| format!("`{}` has a turn {}, and its agent has {most} at most", table.id, last + 1);
     Ok(last.filter(|last| *last >= most).as_ref().map(wrong))
 }
 
 /// Whether the table of a node has the columns that name a row; without any row it may have none.
 fn readable(run: &Run, manifest: &Manifest, node: &Node) -> Result<bool> {
-    let columns = log::columns(run, manifest, &node.id)?;
+    let columns = flow_log::columns(run, manifest, &node.id)?;
     Ok(columns.is_empty() || NAME.iter().all(|name| columns.iter().any(|column| column == name)))
 }
 
@@ -103,7 +103,7 @@ fn columns(run: &Run, manifest: &Manifest, pipeline: &Pipeline) -> Result<Vec<St
     let taken = |id: &str| manifest.info.replays.as_ref().is_some_and(|replays| replays.nodes.contains_key(id));
     // Rows that are replayed have the columns that they had, and tasks have no turns.
     for own in manifest.info.nodes.iter().filter(|node| !taken(&node.id) && node.role != Some(Role::Opens)) {
-        let (id, there) = (&own.id, log::columns(run, manifest, &own.id)?);
+        let (id, there) = (&own.id, flow_log::columns(run, manifest, &own.id)?);
         if there.is_empty() {
             continue;
         }

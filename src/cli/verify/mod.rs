@@ -13,10 +13,10 @@ use super::source::reduced;
 use super::unpack::unpack;
 use super::vocabularies;
 use crate::dataflow::cluster::end::end_process;
-use crate::log::{self, NodeDiff, Run};
 use crate::{ops, pipeline};
 use claims::Claims;
 use clap::Args;
+use flow_log::{NodeDiff, Run};
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -139,12 +139,12 @@ impl VerifyArgs {
         let taken = &replays.nodes;
         let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default()))?;
         let mut claims = Claims::of(run, &manifest, &pipeline, if iterations < all { iterations } else { u64::MAX })?;
-        let mut nodes: Vec<NodeDiff> = log::nodes(run, &replay)?.into_iter().filter(|node| !taken.contains_key(&node.node)).collect();
+        let mut nodes: Vec<NodeDiff> = flow_log::nodes(run, &replay)?.into_iter().filter(|node| !taken.contains_key(&node.node)).collect();
         if iterations < all {
             for node in &mut nodes {
                 // Rows of later iterations weren't computed again.
-                let there = format!("select count(*) as n from {} where iteration < {iterations}", log::sql::quoted(&node.node));
-                let counted = log::query(run, &there)?;
+                let there = format!("select count(*) as n from {} where iteration < {iterations}", flow_log::sql::quoted(&node.node));
+                let counted = flow_log::query(run, &there)?;
                 let counts = counted.batches.first().and_then(|batch| batch.column(0).as_any().downcast_ref::<arrow::array::Int64Array>());
                 node.rows.only_a = counts.map_or(0, |counts| counts.value(0) as u64).saturating_sub(node.rows.both);
             }
@@ -153,7 +153,7 @@ impl VerifyArgs {
         // Rows without the columns that name a row can't be joined.
         for node in recomputed.info.nodes.iter().filter(|node| !taken.contains_key(&node.id) && nodes.iter().all(|own| own.node != node.id))
         {
-            let (own, computed) = (log::columns(run, &manifest, &node.id)?, log::columns(&replay, &recomputed, &node.id)?);
+            let (own, computed) = (flow_log::columns(run, &manifest, &node.id)?, flow_log::columns(&replay, &recomputed, &node.id)?);
             let differ = |these: &[String], others: &[String], word: &str| {
                 these.iter().filter(|c| !others.contains(c)).map(|c| format!("{word} `{c}`")).collect::<Vec<_>>()
             };
@@ -164,9 +164,9 @@ impl VerifyArgs {
         }
         let again = reduced(&pipeline, &replays);
         let computed = |node: &str| again.node(node).is_some() && !taken.contains_key(node);
-        let metrics = log::metrics(&manifest, &recomputed, iterations, &|node, name| computed(node) && verdict::repeats(name));
-        let versions = log::versions(&manifest, &recomputed, iterations);
-        let weights = if iterations == all { log::weights(run, &replay)? } else { Vec::new() };
+        let metrics = flow_log::metrics(&manifest, &recomputed, iterations, &|node, name| computed(node) && verdict::repeats(name));
+        let versions = flow_log::versions(&manifest, &recomputed, iterations);
+        let weights = if iterations == all { flow_log::weights(run, &replay)? } else { Vec::new() };
         let compared = (nodes.len(), metrics.len(), versions.len(), weights.len());
         if compared == (0, 0, 0, 0) && claims.wrong.is_empty() {
             return Err(Error::Request(format!(

@@ -3,10 +3,10 @@
 use super::super::episode::rows;
 use super::super::error::Result;
 use super::claims::iterations_text;
-use crate::log::{self, sql::quoted, Manifest, Run};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline};
-use crate::row::BRANCH_OF;
+use flow_core::row::BRANCH_OF;
+use flow_log::{sql::quoted, Manifest, Run};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ struct Sums {
 
 /// Failed episodes of a player, as a table.
 pub fn failures(table: &Node, player: &Node) -> String {
-    let names = [&table.id, &player.id].map(|id| log::sql::literal(id)).join(", ");
+    let names = [&table.id, &player.id].map(|id| flow_log::sql::literal(id)).join(", ");
     format!("(SELECT iteration, task, sample, attempt FROM errors WHERE phase = 'play' AND node IN ({names}))")
 }
 
@@ -46,7 +46,7 @@ pub fn contradictions(
     (table, player): (&Node, &Node),
     end: u64,
 ) -> Result<Vec<String>> {
-    let branches = log::columns(run, manifest, &table.id)?.iter().any(|column| column == BRANCH_OF);
+    let branches = flow_log::columns(run, manifest, &table.id)?.iter().any(|column| column == BRANCH_OF);
     let sums = sums(run, (table, player), branches, end)?;
     // A program may end before its first call: then its episode has no row.
     let rowless = ops::programs(pipeline).next().is_some() || player.op == ops::importing().name;
@@ -155,7 +155,7 @@ fn sums(run: &Run, (table, player): (&Node, &Node), branches: bool, end: u64) ->
     let mut sums: BTreeMap<u64, Sums> = BTreeMap::new();
     type Add<'a> = &'a dyn Fn(&mut Sums, &dyn Fn(&str) -> f64);
     let mut each = |sql: &str, add: Add| -> Result<()> {
-        for row in rows(&log::query(run, sql)?)? {
+        for row in rows(&flow_log::query(run, sql)?)? {
             let value = |name: &str| row.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
             add(sums.entry(value("iteration") as u64).or_default(), &value);
         }

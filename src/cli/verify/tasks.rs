@@ -4,10 +4,10 @@ use super::super::episode::rows;
 use super::super::error::Result;
 use super::claims::iterations_text;
 use super::played;
-use crate::log::{self, sql::quoted, Manifest, Run, Status};
 use crate::ops::{self, Draw, Measurement};
 use crate::pipeline::{Node, Pipeline, Role};
-use crate::row::BRANCH_OF;
+use flow_core::row::BRANCH_OF;
+use flow_log::{sql::quoted, Manifest, Run, Status};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a node has played, by iteration and task: its samples, failed ones included.
@@ -38,7 +38,7 @@ impl Played {
         let samples = ops::samples(player).or(Measurement::of(player).map(|panel| panel.samples)).unwrap_or(1);
         let (rows_of, failed) = (quoted(&table.id), played::failures(table, player));
         // Branches are further samples.
-        let branches = log::columns(run, &run.manifest()?, &table.id)?.iter().any(|column| column == BRANCH_OF);
+        let branches = flow_log::columns(run, &run.manifest()?, &table.id)?.iter().any(|column| column == BRANCH_OF);
         let alone = if branches { format!("sample < {samples}") } else { "true".into() };
         let sql = format!(
             "SELECT iteration, task, count(DISTINCT sample) FILTER (WHERE sample < {samples}) AS n, max(sample) FILTER (WHERE {alone}) AS largest \
@@ -46,7 +46,7 @@ impl Played {
              WHERE iteration < {end} GROUP BY ALL"
         );
         let mut played = Played(BTreeMap::new());
-        for row in rows(&log::query(run, &sql)?)? {
+        for row in rows(&flow_log::query(run, &sql)?)? {
             let number = |name: &str| row.get(name).and_then(|value| value.as_u64()).unwrap_or_default();
             let task = row["task"].as_str().unwrap_or_default().to_owned();
             let samples = Samples { own: number("n"), largest: number("largest") };

@@ -1,7 +1,7 @@
 //! What a verification has compared, and what it took as logged.
 
 use super::claims::Claims;
-use crate::log::{MetricsDiff, NodeDiff, VersionsDiff, WeightsDiff};
+use flow_log::{MetricsDiff, NodeDiff, VersionsDiff, WeightsDiff};
 use serde_json::json;
 
 /// The logged values that were compared with recomputed ones.
@@ -125,7 +125,7 @@ impl Verified {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::RowCounts;
+    use flow_log::RowCounts;
     use std::collections::BTreeMap;
 
     fn agreeing() -> Verified {

@@ -4,9 +4,9 @@ use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::log::sql::quoted;
-use crate::log::{self, QueryResult};
 use arrow::compute::concat_batches;
+use flow_log::sql::quoted;
+use flow_log::QueryResult;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -61,8 +61,8 @@ impl RunTable {
 pub fn nodes_with(served: &ServedRun, column: &str) -> Result<Vec<String>> {
     let manifest = served.manifest()?;
     let tables = served.tables()?;
-    let has = |table: &&log::Table| table.columns.iter().any(|(name, _)| name == column);
-    let logged = |table: &&log::Table| manifest.info.nodes.iter().any(|node| node.id == table.name);
+    let has = |table: &&flow_log::Table| table.columns.iter().any(|(name, _)| name == column);
+    let logged = |table: &&flow_log::Table| manifest.info.nodes.iter().any(|node| node.id == table.name);
     Ok(tables.iter().filter(logged).filter(has).map(|table| table.name.clone()).collect())
 }
 
@@ -73,21 +73,21 @@ pub fn of_iteration(served: &ServedRun, iteration: u64, sql: &str) -> Answer {
 
 /// Asks about some iterations.
 pub fn within(served: &ServedRun, iterations: RangeInclusive<u64>, sql: &str) -> Answer {
-    cells::table(sql, &log::query_within(&served.run, iterations, sql)?, MOST)
+    cells::table(sql, &flow_log::query_within(&served.run, iterations, sql)?, MOST)
 }
 
 /// Asks about iterations up to one, or about all.
 pub fn up_to(served: &ServedRun, last: Option<u64>, sql: &str) -> Answer {
     let answer = match last {
-        Some(last) => log::query_within(&served.run, ..=last, sql)?,
-        None => log::query(&served.run, sql)?,
+        Some(last) => flow_log::query_within(&served.run, ..=last, sql)?,
+        None => flow_log::query(&served.run, sql)?,
     };
     cells::table(sql, &answer, MOST)
 }
 
 /// The rows of one iteration, parted by the values of the first `by` columns, by which they are sorted.
 pub fn split(served: &ServedRun, iteration: u64, sql: &str, by: usize) -> Result<Vec<(Vec<Value>, QueryResult)>> {
-    let answer = log::query_within(&served.run, iteration..=iteration, sql)?;
+    let answer = flow_log::query_within(&served.run, iteration..=iteration, sql)?;
     let rows = concat_batches(&answer.schema, &answer.batches)?;
     let name = |row: usize| rows.columns()[..by].iter().map(|column| cells::cell(column, row)).collect::<Result<Vec<Value>>>();
     let mut parts: Vec<(Vec<Value>, usize)> = Vec::new();

@@ -8,8 +8,8 @@ use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::audit::{settings_of, Figures};
 use crate::cli::error::{Error, Result};
-use crate::log::{self, sql::literal, QueryResult};
 use crate::pipeline::Role;
+use flow_log::{sql::literal, QueryResult};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub fn audit(run: &ServedRun, name: &str) -> Answer {
     let points = match turns["more"] == true {
         true => {
             let sql = format!("SELECT {TURN}, credit, audited, audited_error {of} ORDER BY hash({TURN}) LIMIT {}", POINTS + 1);
-            cells::table(&sql, &log::query(&run.run, &sql)?, POINTS)?
+            cells::table(&sql, &flow_log::query(&run.run, &sql)?, POINTS)?
         }
         false => Value::Null,
     };

@@ -1,10 +1,10 @@
 //! The rows of an answer as JSON. Numbers keep their digits: one that a browser can't hold is a text.
 
 use crate::cli::error::Result;
-use crate::log::QueryResult;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use flow_log::QueryResult;
 use serde_json::{json, Value};
 
 /// The largest whole number that a browser's numbers tell from its neighbours.

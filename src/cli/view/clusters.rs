@@ -8,7 +8,7 @@ use super::overview::drawn;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::log::sql::{literal, quoted};
+use flow_log::sql::{literal, quoted};
 use serde_json::{json, Value};
 
 /// The logged nodes that keep clusters.

@@ -47,7 +47,7 @@ pub fn first(a: &ServedRun, b: &ServedRun) -> Answer {
 fn player(run: &ServedRun) -> Result<String> {
     let manifest = run.manifest()?;
     let has = |columns: &[String], name: &str| columns.iter().any(|column| column == name);
-    let plays = |node: &&crate::log::NodeInfo| {
+    let plays = |node: &&flow_log::NodeInfo| {
         has(&node.columns, "response") && has(&node.columns, "reward") && !node.role.is_some_and(|role| role.apart())
     };
     let node = manifest.info.nodes.iter().find(plays).map(|node| node.id.clone());
@@ -60,7 +60,7 @@ fn sums(run: &ServedRun, table: &RunTable, columns: &[&str]) -> Result<BTreeMap<
     let manifest = run.manifest()?;
     let sql =
         format!("SELECT bit_xor(hash({hashed}))::VARCHAR || ' ' || count(*) AS sum, iteration FROM {} GROUP BY iteration", table.name);
-    let answer = crate::log::query(&run.run, &sql)?;
+    let answer = flow_log::query(&run.run, &sql)?;
     let all = super::cells::table(&sql, &answer, manifest.committed.len() + 1)?;
     let rows = all["rows"].as_array().into_iter().flatten();
     Ok(rows.filter_map(|row| Some((row[1].as_u64()?, row[0].clone()))).collect())
@@ -72,7 +72,7 @@ type Rows = BTreeMap<Vec<String>, (Value, Value)>;
 fn rows(run: &ServedRun, table: &RunTable, columns: &[&str], iteration: u64) -> Result<Rows> {
     let selected = NAME.iter().chain(columns).copied().collect::<Vec<_>>().join(", ");
     let sql = format!("SELECT {selected} FROM {} WHERE iteration = {iteration} ORDER BY {}", table.name, NAME.join(", "));
-    let answer = crate::log::query_within(&run.run, iteration..=iteration, &sql)?;
+    let answer = flow_log::query_within(&run.run, iteration..=iteration, &sql)?;
     let all = super::cells::table(&sql, &answer, usize::MAX)?;
     let part = |row: &Value, from: usize, names: &[&str]| -> Value {
         names.iter().enumerate().map(|(i, name)| ((*name).to_owned(), row[from + i].clone())).collect::<Map<_, _>>().into()

@@ -2,10 +2,10 @@
 
 use super::runs::ServedRun;
 use super::Answer;
-use crate::log::sql::literal;
-use crate::log::Manifest;
 use crate::pipeline::Role;
-use crate::stats::over_seeds;
+use flow_credit::stats::over_seeds;
+use flow_log::sql::literal;
+use flow_log::Manifest;
 use serde_json::{json, Value};
 use std::sync::Arc;
 

@@ -6,12 +6,12 @@ use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::log::sql::literal;
-use crate::log::{self, QueryResult};
 use crate::policy::Tokenizer;
-use crate::row::{self, Kind};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
+use flow_core::row::{self, Kind};
+use flow_log::sql::literal;
+use flow_log::QueryResult;
 use serde_json::{json, Value};
 
 /// The episode of a task's sample, from its row `from` on; `table` is `trajectories`, or the node that played it.
@@ -19,7 +19,7 @@ pub fn episode(run: &ServedRun, iteration: u64, table: &str, (task, sample): (&s
     let rows = RunTable::of(run, table)?;
     let whole = sql(&rows, iteration, task, sample);
     let sql = format!("{whole} LIMIT {} OFFSET {from}", MOST + 1);
-    let mut answer = read(run, table, &sql, &log::query_within(&run.run, iteration..=iteration, &sql)?)?;
+    let mut answer = read(run, table, &sql, &flow_log::query_within(&run.run, iteration..=iteration, &sql)?)?;
     answer["audited"] = audit::tried(run, iteration, table)?.remove(&(task.to_owned(), sample)).into();
     Ok(answer)
 }
@@ -58,7 +58,7 @@ pub fn prompt(run: &ServedRun, iteration: u64, table: &str, name: &[(&str, &str)
     let rows = RunTable::of(run, table)?;
     let condition: String = name.iter().map(|(column, value)| format!(" AND {column} = {}", literal(value))).collect();
     let sql = format!("SELECT prompt_tokens FROM {} WHERE iteration = {iteration}{condition}", rows.name);
-    let answer = log::query_within(&run.run, iteration..=iteration, &sql)?;
+    let answer = flow_log::query_within(&run.run, iteration..=iteration, &sql)?;
     let lists = answer.batches.first().map(|batch| cast(batch.column(0), &Kind::U32List.arrow())).transpose()?;
     let tokens = lists.filter(|lists| lists.len() == 1).map_or(Vec::new(), |lists| row::u32_list(lists.as_list(), 0));
     let text = vocabulary(run, table).map(|tokenizer| tokenizer.transcribe(&tokens));

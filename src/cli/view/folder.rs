@@ -2,7 +2,7 @@
 //! nothing else.
 
 use crate::cli::error::{Error, Result};
-use crate::files;
+use flow_core::files;
 use serde_json::{json, Value};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};

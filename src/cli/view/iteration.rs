@@ -5,8 +5,8 @@ use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::log::sql::{literal, quoted};
-use crate::log::QueryResult;
+use flow_log::sql::{literal, quoted};
+use flow_log::QueryResult;
 use serde_json::{json, Value};
 
 /// The episodes of an iteration.

@@ -5,7 +5,7 @@ use super::curves::curve;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::log::sql::quoted;
+use flow_log::sql::quoted;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 

@@ -4,12 +4,11 @@ use super::answers::{of_iteration, up_to, within, RunTable, MOST};
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::Result;
-use crate::log;
-use crate::seed;
-use crate::stats::{pass_interval, Trial};
 use arrow::array::AsArray;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt32Type};
+use flow_core::seed;
+use flow_credit::stats::{pass_interval, Trial};
 use serde_json::{json, Value};
 
 /// Over how many measurements a page says how often a task was won.
@@ -58,7 +57,7 @@ pub fn panel(run: &ServedRun, node: &str, iteration: u64) -> Answer {
 
 /// The iterations with logged rows of a node.
 pub fn measured(run: &ServedRun, node: &str) -> Result<Vec<u64>> {
-    let has = |iteration: &&log::Iteration| iteration.parts.iter().any(|part| part.node == node && part.rows > 0);
+    let has = |iteration: &&flow_log::Iteration| iteration.parts.iter().any(|part| part.node == node && part.rows > 0);
     Ok(run.manifest()?.committed.iter().filter(has).map(|iteration| iteration.iteration).collect())
 }
 
@@ -70,7 +69,7 @@ fn passes(run: &ServedRun, rows: &RunTable, iteration: u64) -> Answer {
          WHERE iteration = {iteration} AND phase = 'play' GROUP BY ALL ORDER BY ALL",
         rows.name
     );
-    let answer = log::query_within(&run.run, iteration..=iteration, &sql)?;
+    let answer = flow_log::query_within(&run.run, iteration..=iteration, &sql)?;
     let (mut trials, mut most) = (Vec::new(), 0);
     for batch in &answer.batches {
         let column = |i: usize| cast(batch.column(i), &DataType::UInt32);

@@ -4,8 +4,8 @@ use crate::cli::error::{Error, Result};
 use crate::cli::study::ShownStudy;
 use crate::cli::top::RunSnapshot;
 use crate::cli::vocabularies::Vocabularies;
-use crate::log::{self, Lock, Manifest, Run, Status, Table};
 use crate::pipeline::contents;
+use flow_log::{Lock, Manifest, Run, Status, Table};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -155,7 +155,7 @@ impl ServedRun {
     /// # Errors
     /// If the manifest can't be read.
     pub fn audits(&self) -> Result<Vec<String>> {
-        Ok(log::audits(&self.run, &self.manifest()?.info))
+        Ok(flow_log::audits(&self.run, &self.manifest()?.info))
     }
 
     /// The tables that can be asked, with their columns: they stay what they are once an iteration is committed, until
@@ -169,7 +169,7 @@ impl ServedRun {
         if let Some((_, tables)) = kept.as_ref().filter(|(of, _)| *of == audits) {
             return Ok(tables.clone());
         }
-        let tables = Arc::new(log::tables(&self.run)?);
+        let tables = Arc::new(flow_log::tables(&self.run)?);
         if !self.manifest()?.committed.is_empty() {
             *kept = Some((audits, tables.clone()));
         }

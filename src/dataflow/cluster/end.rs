@@ -47,7 +47,7 @@ pub(in crate::dataflow) fn end_on_panic() {
             if let Some(process) = talks("timely:recv-").or(talks("timely:send-")) {
                 gone(process);
             }
-            if crate::env::hushed(info) {
+            if flow_env::hushed(info) {
                 return;
             }
             usual(info);

@@ -5,7 +5,7 @@
 use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Opening, Proof, Question, Reply, ANSWER};
 use super::secret::{is_proved, proof, Side};
 use super::waiting::connect;
-use crate::files;
+use flow_core::files;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::net::{TcpListener, TcpStream};

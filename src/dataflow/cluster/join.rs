@@ -5,7 +5,7 @@ use super::greeting::{say, Answer, Greeting, Welcome};
 use super::guests::{Greeted, Guests};
 use super::waiting::{Meanwhile, PeerWait, PATIENCE};
 use super::{keepalive, Cluster, ClusterError, Hosts, Purpose, RunIdentity};
-use crate::files;
+use flow_core::files;
 use serde_json::Value;
 use std::net::TcpListener;
 

@@ -3,7 +3,7 @@
 
 use crate::pipeline::{Node, Pipeline, Wrong};
 use crate::policy::{Objective, UpdateSettings};
-use crate::row::{kind, Kind};
+use flow_core::row::{kind, Kind};
 
 /// Models that learn in a trainer, which gives a token's log-probability and not what else could have been written, and
 /// columns of no numbers.

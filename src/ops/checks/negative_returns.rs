@@ -1,9 +1,9 @@
 //! Notes `scale: mean` where rewards can be below 0: a group with a return below 0 is not divided by its mean.
 
 use super::upstream::upstream;
-use crate::credit::{AdvantageSettings, Scale};
 use crate::ops::{played, reward};
 use crate::pipeline::{Node, Pipeline};
+use flow_credit::{AdvantageSettings, Scale};
 
 /// The note on an `advantage` that divides by the mean of returns which settings of the pipeline, or the environment's own
 /// rewards, can make negative.

@@ -1,9 +1,9 @@
 //! Notes on runs that certainly can't learn, before they begin: all episodes of a group must have one return.
 
 use super::upstream::upstream;
-use crate::credit::{AdvantageSettings, Penalty, Singleton, Unit};
 use crate::ops::{group, is, rollout};
 use crate::pipeline::{Node, Pipeline, Role};
+use flow_credit::{AdvantageSettings, Penalty, Singleton, Unit};
 
 /// The note on an `advantage` that compares the one episode of a task with itself, or episodes that are equal.
 pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {

@@ -3,9 +3,9 @@
 //! of a win, was 30% of all advantages.)
 
 use super::upstream::upstream;
-use crate::credit::{AdvantageSettings, Scale};
 use crate::ops::reward;
 use crate::pipeline::{Node, Pipeline};
+use flow_credit::{AdvantageSettings, Scale};
 
 /// The note on an `advantage` that divides by a deviation of rewards, when some rewards are small beside the task's.
 pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
@@ -27,10 +27,10 @@ pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::credit::{rows, AdvantageSettings};
-    use crate::row;
     use crate::{ops, pipeline};
     use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
+    use flow_core::row;
+    use flow_credit::{rows, AdvantageSettings};
     use std::sync::Arc;
 
     fn notes(reward: &str, scale: &str) -> String {

@@ -14,8 +14,8 @@ use crate::rollout::notes::{self, Unwritten};
 use crate::rollout::record;
 use crate::rollout::sampler::Sampler;
 use crate::rollout::summary::Summary;
-use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
+use flow_core::row::{self, RowError};
 use std::collections::BTreeMap;
 use std::time::Instant;
 

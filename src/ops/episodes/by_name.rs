@@ -5,8 +5,8 @@ use crate::dataflow::{Edge, Ports};
 use crate::ops::operator::port;
 use crate::rollout::agent::Agent;
 use crate::rollout::sampler::Sampler;
-use crate::row::RowError;
 use arrow::array::RecordBatch;
+use flow_core::row::RowError;
 
 /// The models whose inputs are connected, and their edges.
 pub fn edges<'s>(agent: &Agent, ports: &Ports<'s>) -> (Vec<String>, Vec<Edge<'s>>) {

@@ -1,7 +1,7 @@
 //! Reads the inputs that several operators share: versions of the weights, and tasks.
 
-use crate::row::{self, RowError};
 use arrow::array::RecordBatch;
+use flow_core::row::{self, RowError};
 
 /// The newest version of the weights in these batches, at least `had`.
 pub fn newest(had: u64, batches: Option<&Vec<RecordBatch>>) -> Result<u64, RowError> {

@@ -47,8 +47,9 @@ pub fn ambiguous(rollout: &Node, pipeline: &Pipeline) -> Option<Wrong> {
 #[cfg(test)]
 mod tests {
     use crate::rollout::dynamic_sampling::telling;
-    use crate::{ops, pipeline, row};
+    use crate::{ops, pipeline};
     use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array};
+    use flow_core::row;
     use std::sync::Arc;
 
     fn text(rewards: &str, compared: &str) -> String {

@@ -3,8 +3,8 @@
 use super::select::examples;
 use crate::dataflow::Failed;
 use crate::policy::{Objective, Policy};
-use crate::row::{self, RowError, View};
 use arrow::array::{Float32Array, RecordBatch};
+use flow_core::row::{self, RowError, View};
 use std::sync::Arc;
 
 /// The log-ratio of each response token between the acting policy and `reference` (the initial `model`, if none), in
@@ -75,7 +75,7 @@ mod tests {
             rewards.extend(row::f32s(&charged_rows[0], "reward").unwrap().values());
         }
         assert!(rewards.iter().step_by(2).all(|first| *first == 0.0), "the first turn itself doesn't stray");
-        let returns = crate::credit::step_return(&rewards, &[0..2, 2..4, 4..6, 6..8], 1.0);
+        let returns = flow_credit::step_return(&rewards, &[0..2, 2..4, 4..6, 6..8], 1.0);
         let gradient: f64 = ways.iter().zip(returns.iter().step_by(2)).map(|((p, towards, _), whole)| p * towards * whole).sum();
         assert!((gradient - 0.092016).abs() < 1e-6, "{gradient}");
     }

@@ -2,9 +2,9 @@
 
 use crate::pipeline::Need;
 use crate::policy::{Example, Objective, OPEN};
-use crate::row::{self, Lists, RowError, View};
-use crate::seed::{mix, text, Random};
 use arrow::datatypes::{Float32Type, UInt32Type};
+use flow_core::row::{self, Lists, RowError, View};
+use flow_core::seed::{mix, text, Random};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

@@ -4,10 +4,10 @@ mod vocabulary;
 
 pub use vocabulary::words;
 
-use crate::env::process::ProcessSettings;
-use crate::env::Game;
 use crate::ops::{is, operator};
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use flow_env::process::ProcessSettings;
+use flow_env::Game;
 
 /// The game of each node that brings tasks.
 pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, Wrong>)> {

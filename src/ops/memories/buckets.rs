@@ -2,8 +2,8 @@
 //! a run is resumed.
 
 use crate::dataflow::Route;
-use crate::memory;
 use crate::pipeline::{Node, Pipeline, Wrong};
+use flow_credit::memory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,6 @@
 //! iteration, and change nothing.
 
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
-use crate::memory::{By, Clusters};
 use crate::ops::{cluster, is, memory_update, operator};
 use crate::pipeline::{Carries, Delay, Input, Need, Node, Pipeline, Port, Role, Wrong};
 use crate::rollout::agent::Agent;
@@ -11,6 +10,7 @@ use crate::rollout::context::{self, ContextSource};
 use crate::rollout::points::Pointer;
 use crate::rollout::sources;
 use arrow::array::RecordBatch;
+use flow_credit::memory::{By, Clusters};
 
 /// The ports for memories, each named after its source in the agent's context.
 pub const PORT: Port = Port::new(

@@ -4,11 +4,11 @@
 use super::{Entries, Home, MemoryUpdate};
 use crate::dataflow::relation::Contender;
 use crate::dataflow::{Failed, Lost};
-use crate::memory::{self, Change, Clusters, Entry, Item, Library, Rank, Rescore};
 use crate::rollout::points::Pointer;
 use crate::rollout::tags;
-use crate::row::{self, Name};
 use arrow::array::RecordBatch;
+use flow_core::row::{self, Name};
+use flow_credit::memory::{self, Change, Clusters, Entry, Item, Library, Rank, Rescore};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The candidates of an iteration's rows with their entries, and rows whose text is too long.

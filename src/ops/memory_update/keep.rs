@@ -2,8 +2,8 @@
 
 use crate::dataflow::relation::Placed;
 use crate::dataflow::Failed;
-use crate::memory::{Change, Entry};
 use arrow::array::RecordBatch;
+use flow_credit::memory::{Change, Entry};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tells who came and who left.

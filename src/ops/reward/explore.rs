@@ -1,7 +1,7 @@
 //! The reward of exploration: R_explore = max(q(e, m | s), gamma^2 q(e, [m, s'] | s)) of EAPO, Eq. 9.
 
-use crate::row::{self, RowError, SCORE};
 use arrow::array::RecordBatch;
+use flow_core::row::{self, RowError, SCORE};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

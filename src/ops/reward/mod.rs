@@ -13,9 +13,9 @@ use super::operator::{must, settings, Further, Operator, RequiredHead, Settings,
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
-use crate::row::{self, RowError, View, SCORE};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
+use flow_core::row::{self, RowError, View, SCORE};
 use format::Format;
 use score::ScoreOf;
 use settings::{KlPer, RewardWeights};

@@ -1,6 +1,6 @@
 //! What a long response costs.
 
-use crate::defaults::number;
+use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

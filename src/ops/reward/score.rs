@@ -1,8 +1,8 @@
 //! The score of an episode by its pay, in place of the world's own: `extract` and memories rank episodes by it.
 
-use crate::credit::rows::episodes;
-use crate::row::{self, RowError, View};
 use arrow::array::{Float32Array, RecordBatch};
+use flow_core::row::{self, RowError, View};
+use flow_credit::rows::episodes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

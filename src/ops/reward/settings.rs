@@ -5,7 +5,7 @@ use super::format::FormatPer;
 use super::overlong::Overlong;
 use super::score::ScoreOf;
 use super::task::TaskOf;
-use crate::defaults::{hundredths, number};
+use flow_core::defaults::{hundredths, number};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! Which part of an attempt's rewards is the task's part of a turn's: R_task of EAPO, Eq. 10.
 
-use crate::credit::rows::episodes;
-use crate::credit::step_return;
-use crate::row::{self, RowError, View};
 use arrow::array::{Float32Array, RecordBatch};
+use flow_core::row::{self, RowError, View};
+use flow_credit::rows::episodes;
+use flow_credit::step_return;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

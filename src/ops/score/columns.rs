@@ -5,8 +5,8 @@ use crate::dataflow::Failed;
 use crate::policy::{Example, Policy};
 use crate::rollout::row_text::RowText;
 use crate::rollout::template::TemplateError;
-use crate::row::{RowError, View, SCORE};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
+use flow_core::row::{RowError, View, SCORE};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub fn scores(
 
 /// A row's name for people.
 fn row_name(view: &View, i: usize) -> String {
-    view.read(&crate::row::NAME).map_or_else(|_| format!("row {i}"), |rows| crate::row::described(&rows, i))
+    view.read(&flow_core::row::NAME).map_or_else(|_| format!("row {i}"), |rows| flow_core::row::described(&rows, i))
 }
 
 /// The view's rows with the scores.

@@ -44,13 +44,13 @@ pub fn family(own: Text) -> Lineage {
         match text_of(&path) {
             Ok(text) => {
                 let text = text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned();
-                family.texts.push(Text { name: crate::files::tidy(&path).display().to_string(), text, yaml: 0 });
+                family.texts.push(Text { name: flow_core::files::tidy(&path).display().to_string(), text, yaml: 0 });
             }
             Err(error) => {
                 let reason = error.0.first().map(|d| d.message.clone()).unwrap_or_default();
                 let help = Some(format!(
                     "looked for {}; paths begin in the folder of the file that names them",
-                    crate::files::tidy(&path).display()
+                    flow_core::files::tidy(&path).display()
                 ));
                 family.broken = Some((like.at, format!("there is no file `{name}` to be like: {reason}"), help));
                 return family;

@@ -1,7 +1,7 @@
 //! The text of a pipeline's file.
 
-use crate::files;
 use crate::pipeline::{Diagnostic, Diagnostics};
+use flow_core::files;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 

@@ -9,7 +9,7 @@ use crate::policy::model::{find, Architecture, Net, NEVER};
 use crate::policy::products::isa::Isa;
 use crate::policy::tensors::{indices, values};
 use crate::policy::trie::Trie;
-use crate::seed::Random;
+use flow_core::seed::Random;
 use serde_json::json;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};

@@ -8,7 +8,7 @@ use crate::policy::model::Net;
 use crate::policy::products::isa::Isa;
 use crate::policy::sequence::check;
 use crate::policy::{PolicyError, Reply, Request, Result, Sampling};
-use crate::seed::{mix, Random};
+use flow_core::seed::{mix, Random};
 
 /// An answer in the making.
 #[derive(Clone)]

@@ -193,7 +193,7 @@ fn truncated(scaled: &Tensor, weights: &Tensor, sampling: &Sampling) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed::Random;
+    use flow_core::seed::Random;
 
     fn sampling(temperature: f64, top_k: usize, top_p: f64) -> Sampling {
         Sampling { temperature, top_k, top_p, ..Default::default() }

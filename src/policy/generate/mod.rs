@@ -180,7 +180,7 @@ mod tests {
     use crate::policy::model::tiny::Tiny;
     use crate::policy::model::Architecture;
     use crate::policy::{NewModel, Reply, END};
-    use crate::seed::Random;
+    use flow_core::seed::Random;
     use std::sync::Arc;
     use tch::Kind;
 

@@ -214,7 +214,7 @@ mod tests {
     /// Row by row the same tokens are drawn, with the same probabilities up to rounding.
     #[test]
     fn a_row_is_drawn_like_any() {
-        let mut random = crate::seed::Random::new(4);
+        let mut random = flow_core::seed::Random::new(4);
         let logits: Vec<f32> = (0..3000).map(|_| 6.0 * random.unit() as f32).collect();
         let subset = [5u32, 17, 2999];
         for sampling in [

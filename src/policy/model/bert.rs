@@ -12,8 +12,8 @@
 use super::parameters::{Initializer, Layout};
 use super::weights::Weights;
 use super::NEVER;
-use crate::defaults::number;
 use crate::policy::{FileFault, ModelFault};
+use flow_core::defaults::number;
 use serde::Deserialize;
 use serde_json::Value;
 use tch::{Kind, Tensor};

@@ -1,7 +1,7 @@
 //! Folders that appear whole or not at all, and the files in them.
 
-use crate::files;
 use crate::policy::{PolicyError, Result};
+use flow_core::files;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ use super::linear::linear;
 use super::parameters::{Initializer, Layout, Leaf, Parameter};
 use super::views::Views;
 use crate::policy::{LoraSettings, ModelFault};
-use crate::seed::{mix, Random};
+use flow_core::seed::{mix, Random};
 use std::sync::Arc;
 use tch::{Kind, Tensor};
 

@@ -4,7 +4,7 @@
 //! the name and the sizes that it has in a checkpoint. Several that are multiplied by the same states may be stacked
 //! into one *leaf*: one matrix product in place of three, and one tensor that gradients are taken of.
 
-use crate::seed::Random;
+use flow_core::seed::Random;
 use std::collections::HashMap;
 use tch::Tensor;
 

@@ -5,8 +5,8 @@
 
 use super::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
 use super::source::TensorSource;
-use crate::files;
 use crate::policy::{FileFault, PolicyError, Result};
+use flow_core::files;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -6,7 +6,7 @@ use super::product;
 use super::rounded::Rounded;
 use super::vectors::Plain;
 use super::{GROUP, PANEL};
-use crate::seed::Random;
+use flow_core::seed::Random;
 
 fn products(isa: Isa, matrix: &Matrix, x: &[f32]) -> Vec<u32> {
     let inputs = matrix.inputs();

@@ -14,7 +14,7 @@ use crate::policy::model::Sizes;
 use crate::policy::sequence::check;
 use crate::policy::{ModelFault, PolicyError, Request, Result, RowFault, Sampling, ServeSettings, Tokenizer, Unanswered};
 use crate::pulse::Pulse;
-use crate::seed::{mix, text};
+use flow_core::seed::{mix, text};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use super::server::ServerError;
 use super::{logprob, Remote, RunningModel};
 use crate::policy::generate::draw;
 use crate::policy::{Reply, Request, Result, RowFault, Sampling};
-use crate::seed::{mix, Random};
+use flow_core::seed::{mix, Random};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 

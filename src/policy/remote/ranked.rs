@@ -4,7 +4,7 @@
 use crate::policy::choices::{written, ChoiceConstraint};
 use crate::policy::generate::draw;
 use crate::policy::{Reply, Request, RowFault, Sampling};
-use crate::seed::{mix, Random};
+use flow_core::seed::{mix, Random};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A prompt, and a choice behind it.

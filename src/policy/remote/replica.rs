@@ -7,7 +7,7 @@ use super::receiver::Receiver;
 use super::served::Weights;
 use super::server::{FailedAttempt, Server, ServerError};
 use crate::policy::{ModelFault, PolicyError, RowFault, Unanswered};
-use crate::printable::printable;
+use flow_core::printable::printable;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 use std::collections::BTreeSet;

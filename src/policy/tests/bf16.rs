@@ -91,7 +91,7 @@ fn a_row_has_the_same_bits_in_any_company() {
     let temporary = tempfile::tempdir().unwrap();
     let wide = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::New(new))]), &[], 3, 1).unwrap();
     wide.save("actor", temporary.path()).unwrap();
-    let mut random = crate::seed::Random::new(1);
+    let mut random = flow_core::seed::Random::new(1);
     let mut request = |_| Request {
         prompt: (0..100).map(|_| 2 + random.below(250) as u32).collect(),
         seed: random.next(),

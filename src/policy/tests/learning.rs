@@ -2,7 +2,7 @@
 
 use super::{examples, sampling, start};
 use crate::policy::*;
-use crate::seed::Random;
+use flow_core::seed::Random;
 use std::collections::BTreeMap;
 
 #[test]
@@ -97,7 +97,7 @@ fn a_text_ends_an_answer() {
     let policy = Policy::start(&models, &[], 3, 2).unwrap();
     let tokenizer = policy.tokenizer("actor").unwrap();
     let requests: Vec<Request> =
-        (0..20).map(|seed| Request { prompt: vec![74, 75], seed: crate::seed::mix(seed, 1), ..Request::default() }).collect();
+        (0..20).map(|seed| Request { prompt: vec![74, 75], seed: flow_core::seed::mix(seed, 1), ..Request::default() }).collect();
     let whole = policy.generate("actor", 0, requests.clone(), Sampling { max_tokens: 12, ..Sampling::default() }).unwrap();
     // What the sixth byte of an answer says, which others may say, too.
     let stop = whole

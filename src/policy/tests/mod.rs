@@ -19,7 +19,7 @@ mod updating;
 mod weigh;
 
 use crate::policy::*;
-use crate::seed::Random;
+use flow_core::seed::Random;
 use std::collections::BTreeMap;
 
 pub fn tiny() -> NewModel {

@@ -163,7 +163,7 @@ fn choices_are_drawn_by_their_likelihood() {
     let draw = |temperature: f64, count: u64| {
         let requests = (0..count).map(|i| Request {
             prompt: tokenizer.ask("Go: ").unwrap(),
-            seed: crate::seed::mix(i, 1),
+            seed: flow_core::seed::mix(i, 1),
             choices: choices.clone(),
             ..Request::default()
         });

@@ -2,7 +2,7 @@
 
 use super::{examples, requests, sampling, start};
 use crate::policy::*;
-use crate::seed::Random;
+use flow_core::seed::Random;
 use proptest::prelude::*;
 
 /// Settings of every kind. The step is linear in the gradient (AdamW with an eps that drowns its second moment), so

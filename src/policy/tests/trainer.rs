@@ -3,7 +3,7 @@
 use super::parity::folder;
 use crate::policy::trainer::TrainedModel;
 use crate::policy::*;
-use crate::seed::Random;
+use flow_core::seed::Random;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

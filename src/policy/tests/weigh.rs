@@ -1,7 +1,7 @@
 //! Choices that are weighed: the same numbers as row by row, and no token twice however long the list is.
 
 use super::*;
-use crate::seed::Random;
+use flow_core::seed::Random;
 use std::collections::BTreeMap;
 
 fn policy() -> Policy {

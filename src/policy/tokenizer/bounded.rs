@@ -2,9 +2,9 @@
 //! takes seconds at most.
 
 use super::growth;
-use crate::guard::guarded;
 use crate::limit::{limited, panicked};
 use crate::policy::model::folder::parse;
+use flow_core::guard::guarded;
 use tokenizers::{Encoding, TruncationParams};
 
 /// Bytes that a text may come to in the normalizers. Each takes some twenty of memory.

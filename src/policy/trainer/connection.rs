@@ -2,8 +2,8 @@
 //! `bytes`, so many bytes behind it (docs/protocol.md, "Trainers").
 
 use super::process::{Processes, SECRET};
-use crate::files;
 use crate::policy::{ModelFault, PolicyError, Result, TrainSettings};
+use flow_core::files;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};

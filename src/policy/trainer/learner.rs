@@ -10,7 +10,7 @@ use crate::policy::update::outputs::TokenOutputs;
 use crate::policy::update::passes::{read_rows, Pass, PassLimits, Target, TrainingRow};
 use crate::policy::update::update;
 use crate::policy::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateSettings};
-use crate::seed::mix;
+use flow_core::seed::mix;
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -76,7 +76,7 @@ impl Link {
                 let why = connection.lost()?;
                 *self = match again() {
                     Some((opening, weights)) => {
-                        eprintln!("warning: {}; it is started again", crate::printable::printable(&why.to_string()));
+                        eprintln!("warning: {}; it is started again", flow_core::printable::printable(&why.to_string()));
                         start(opening, weights).map_or_else(Link::Lost, Link::Opening)
                     }
                     None => Link::Lost(why),

@@ -24,7 +24,7 @@ use super::tokenizer::FILES;
 use super::update::Moments;
 use super::versions::VersionedModel;
 use super::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, Tokenizer, TrainSettings};
-use crate::seed::{bytes, mix, text};
+use flow_core::seed::{bytes, mix, text};
 use link::{load, Link, Opening};
 use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};

@@ -1,6 +1,6 @@
 //! The processes of a trainer that flow starts: torchrun on this host, and what they print.
 
-use crate::python_package;
+use flow_core::python_package;
 use parking_lot::Mutex;
 use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 use std::collections::VecDeque;

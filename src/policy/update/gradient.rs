@@ -246,7 +246,7 @@ mod tests {
     use crate::policy::model::tiny::Tiny;
     use crate::policy::model::Architecture;
     use crate::policy::{Example, Head, NewModel, END};
-    use crate::seed::Random;
+    use flow_core::seed::Random;
     use std::sync::Arc;
 
     const VOCAB: usize = 20;

@@ -11,7 +11,7 @@ use crate::policy::learner::{Learner, RowLimits, Tracer, Wanted};
 use crate::policy::model::Net;
 use crate::policy::tensors::values;
 use crate::policy::Result;
-use crate::seed::mix;
+use flow_core::seed::mix;
 use tch::Tensor;
 
 /// A model that learns here.

@@ -8,7 +8,7 @@
 
 use crate::policy::threads::spread;
 use crate::policy::{PolicyError, Result};
-use crate::seed::mix;
+use flow_core::seed::mix;
 
 /// The processes that make the same updates.
 pub trait Peers: Send + Sync {

@@ -3,7 +3,7 @@
 
 use super::loss::{distance, Rows, LOG_RATIO};
 use super::settings::{Surrogate, TrustRegion, UpdateSettings};
-use crate::seed::{mix, text, Random};
+use flow_core::seed::{mix, text, Random};
 use tch::{Kind, Tensor};
 
 /// What a surrogate is made of, a value a token: each `[tokens]`.

@@ -4,14 +4,14 @@
 use super::memory_settings::{Fallback, MemorySettings, RecallKey, RecallTime};
 use super::pools::ClusterPools;
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage};
-use crate::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::clustering::{self, ObservationClusters};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::points::Pointer;
-use crate::seed::{mix, text, Random};
 use arrow::array::RecordBatch;
+use flow_core::seed::{mix, text, Random};
+use flow_credit::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
 
 const ITEM: &str = "- ";
 
@@ -213,7 +213,7 @@ pub fn rows(changes: &[Change]) -> Vec<Vec<RecordBatch>> {
 impl MemoryRecall {
     /// An entry of task `t` that is retrieved in turn so many: id 1 and up.
     pub fn sample(turn: u32, key: &str, words: &str) -> Change {
-        use crate::row::Name;
+        use flow_core::row::Name;
         let source = Name { iteration: 0, task: "t".into(), sample: turn, attempt: 0, turn, phase: "reflect".into() };
         let (key, text, bucket) = (key.to_owned(), words.to_owned(), memory::bucket("t"));
         Change {
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::rollout::episode::EpisodeStart;
     use crate::rollout::points::Points;
-    use crate::row::Name;
+    use flow_core::row::Name;
 
     fn change(sample: u32, task: &str, text: &str, score: f32) -> Change {
         let source = Name { iteration: 0, task: task.into(), sample, attempt: 0, turn: 1, phase: "reflect".into() };

@@ -1,9 +1,9 @@
 //! How an agent says that a memory stands in its prompt.
 
 use super::PassageSlot;
-use crate::defaults::{number, yes};
-use crate::memory::Retrieval;
 use crate::rollout::exchange::NotesOwner;
+use flow_core::defaults::{number, yes};
+use flow_credit::memory::Retrieval;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

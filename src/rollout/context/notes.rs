@@ -2,10 +2,10 @@
 //! memory).
 
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
-use crate::defaults::number;
 use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes::Unwritten;
+use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -4,13 +4,13 @@
 //! An entry belongs to the cluster that its key is of, and to every cluster that it was linked to: where a cluster had
 //! no entries, the entries that its turns were given by similarity.
 
-use crate::memory::Change;
 use crate::policy::PolicyError;
 use crate::rollout::clustering::{ClusterKey, ObservationClusters};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
-use crate::row;
 use arrow::array::RecordBatch;
+use flow_core::row;
+use flow_credit::memory::Change;
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,12 +109,12 @@ impl ClusterPools {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Entry;
     use crate::rollout::clustering::Compare;
     use crate::rollout::points::{Pointer, Points};
-    use crate::row::Name;
     use arrow::array::{ListBuilder, StringArray, UInt32Array, UInt64Array, UInt64Builder};
     use arrow::datatypes::{DataType, Field};
+    use flow_core::row::Name;
+    use flow_credit::memory::Entry;
     use std::sync::Arc;
 
     fn change(iteration: u64, change: i32, id: u64, key: &str, score: f32) -> Change {

@@ -1,14 +1,14 @@
 //! Takes the environments' answers, and ends episodes: finished ones, failed ones, and ones that are given up.
 
 use super::Sampler;
-use crate::env::{Act, Cause, EpisodeView, Extras, Fault};
 use crate::rollout::action::Decode;
 use crate::rollout::episode::{Episode, Finished};
 use crate::rollout::error::{RolloutError, TooManyFailed};
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes;
 use crate::rollout::retry::{FailedEpisode, RetryPolicy};
-use crate::stats::revisits;
+use flow_credit::stats::revisits;
+use flow_env::{Act, Cause, EpisodeView, Extras, Fault};
 
 impl Sampler {
     /// Records the environments' answers, and returns the episodes that ended.

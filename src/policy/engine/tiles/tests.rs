@@ -7,7 +7,7 @@ use super::super::kv::{Heads, KvNumber, PAGE};
 use crate::policy::products::dense::StridedRows;
 use crate::policy::products::isa::Isa;
 use crate::policy::products::vectors::{exp, sum, Lanes, LANES};
-use crate::seed::Random;
+use flow_core::seed::Random;
 
 /// Tokens of a trie, each with the one before it. Of each branch it is said how many tokens it shares with the one
 /// before it, and how many it has.

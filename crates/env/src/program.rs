@@ -1,0 +1,193 @@
+//! Your own agent programs, which drive the loop themselves and know nothing but a base URL: `env: program` is short
+//! for the process that opens a door to them (`flow_env`'s `program`), each episode a run of the program.
+
+use super::adapter::{serving, PROCESS};
+use super::game::{Acts, EnvironmentKind, Game};
+use super::process::ProcessSettings;
+use flow_core::defaults::number;
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+const NAME: &str = "program";
+
+/// How an agent program is run. It is started once an episode, with the task as a line of JSON on its standard input
+/// and in `FLOW_TASK` (unless it has more than 100 kB), and with the base URLs and keys that the clients of OpenAI and
+/// Anthropic read; it needs no change.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+struct ProgramSettings {
+    /// The program and its arguments, run as they are, without a shell.
+    #[schemars(length(min = 1), extend("x-names" = "program"))]
+    command: Vec<String>,
+    /// A file of tasks, a JSON object a line: `id` names the task, `split` its split (`train` unless given), and all
+    /// else is the program's own to read.
+    tasks: String,
+    /// The name of its tasks; with another `command` or another file the same task is another one, so it needs another
+    /// name.
+    #[serde(default = "default_name", skip_serializing)]
+    #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = NAME))]
+    name: String,
+    /// Which split the tasks are drawn from, without replacement within an epoch; `train` unless given.
+    #[serde(default, skip_serializing)]
+    #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"), extend("default" = Value::Null))]
+    split: Option<String>,
+    /// The folder that it runs in; the one that `flow` runs in unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = Value::Null))]
+    folder: Option<String>,
+    /// Where its reward comes from.
+    #[serde(default)]
+    reward: RewardSource,
+    /// How an episode's program is started.
+    #[serde(default, skip_serializing_if = "StartMode::is_process")]
+    #[schemars(extend("default" = "process"))]
+    start: StartMode,
+    /// The reward from which an episode counts as won, where the program doesn't say.
+    #[serde(default = "number::<f64, 1>")]
+    won_at: f64,
+    /// Calls that an episode may make, at most: one more is a failure and no reward.
+    #[serde(default = "number::<u32, 1000>")]
+    #[schemars(range(min = 1, max = 100_000))]
+    calls: u32,
+    /// Seconds that an episode may take, at most.
+    #[serde(default = "number::<f64, 600>")]
+    #[schemars(range(min = 0.1, max = 86_400))]
+    episode_seconds: f64,
+    /// Programs that run at once, at most.
+    #[serde(default = "number::<u32, 64>")]
+    #[schemars(range(min = 1, max = 4096))]
+    live: u32,
+    /// Whether calls of one episode may overlap (sub-agents that work at the same time): its rows then stand in the
+    /// order of their graph, so that they are the same whichever call comes first. Without it an episode whose calls
+    /// overlap has failed. Threads that race need it even if their calls happen not to overlap.
+    #[serde(default)]
+    parallel: bool,
+    /// Environment variables of flow's own that the program gets in addition to variables that describe the machine
+    /// (docs/protocol.md lists them); any other could be a secret.
+    #[serde(default)]
+    #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
+    pass: Vec<String>,
+    /// Seconds that it may take from an answer to its next call or its end.
+    #[serde(default = "number::<f64, 300>", skip_serializing)]
+    #[schemars(range(min = 0.001, max = 86_400), extend("default" = 300.0))]
+    seconds: f64,
+}
+
+/// How an episode's program is started.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq)]
+#[schemars(inline)]
+#[serde(rename_all = "lowercase")]
+enum StartMode {
+    /// As a new process.
+    #[default]
+    Process,
+    /// A program in Python: as a fork of a process that has imported its packages, so that an episode doesn't pay for
+    /// them. Packages that start threads or read the environment as they are imported need `process`.
+    Fork,
+}
+
+impl StartMode {
+    /// Programs that were started before this setting was there keep their line.
+    fn is_process(&self) -> bool {
+        *self == StartMode::Process
+    }
+}
+
+/// Where the reward of an episode comes from.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
+#[schemars(inline)]
+#[serde(rename_all = "lowercase")]
+enum RewardSource {
+    /// The last line that it writes: `{"reward": 1.0, "won": true}`, or a number.
+    #[default]
+    Output,
+    /// The JSON that it posts to `.../reward`.
+    Post,
+    /// A file that it writes, with the same JSON.
+    File(String),
+    /// A command that is run after it, whose last line is the reward.
+    Command(Vec<String>),
+}
+
+fn default_name() -> String {
+    NAME.into()
+}
+
+/// The line of the registry.
+pub(super) const KIND: EnvironmentKind = EnvironmentKind {
+    name: NAME,
+    about: "An agent program of your own, which needs no change: it calls a chat model at a base URL.",
+    schema: || schemars::schema_for!(ProgramSettings).to_value(),
+    read,
+    parse: |_, _| None,
+    adapter: Some(Acts::Answers),
+};
+
+/// The process that opens the door. Its tasks are those of a process, and named so.
+fn read(_: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
+    let settings: ProgramSettings = serde_json::from_value(with)?;
+    if settings.command.is_empty() {
+        return Err(Error::custom("command: a program needs one"));
+    }
+    lines(Path::new(&settings.tasks)).map_err(Error::custom)?;
+    let command = serving(NAME, &format!("{NAME}:{}", serde_json::to_string(&settings)?));
+    let ProgramSettings { name, split, pass, seconds, .. } = settings;
+    Ok(Game::new(PROCESS, ProcessSettings { command, name, processes: 1, seconds, pass, calls: true, split, item: None }))
+}
+
+/// Refuses a file of tasks that can't be read, with the line that is wrong.
+fn lines(file: &Path) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("tasks: {}: {e}", file.display()))?;
+    let mut some = false;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let at = |why: String| format!("tasks: {}:{}: {why}", file.display(), number + 1);
+        serde_json::from_str::<Map<String, Value>>(line).map_err(|e| at(format!("a task is a JSON object on one line: {e}")))?;
+        some = true;
+    }
+    if some {
+        Ok(())
+    } else {
+        Err(format!("tasks: {}: there is no task in it", file.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::game;
+    use serde_json::json;
+
+    #[test]
+    fn a_program_is_a_process_that_opens_the_door() {
+        let folder = tempfile::tempdir().unwrap();
+        let tasks = folder.path().join("tasks.jsonl").display().to_string();
+        let with = json!({ "env": NAME, "command": ["python3", "agent.py"], "tasks": tasks, "name": "sums", "reward": { "file": "reward.json" }, "parallel": true });
+        assert!(game(with.clone()).unwrap_err().to_string().contains("tasks.jsonl: No such file"));
+        std::fs::write(&tasks, "{\"id\": \"a\", \"question\": \"1 + 1\"}\n\n[1]\n").unwrap();
+        assert!(game(with.clone()).unwrap_err().to_string().contains("tasks.jsonl:3: a task is a JSON object"));
+        std::fs::write(&tasks, "\n").unwrap();
+        assert!(game(with.clone()).unwrap_err().to_string().contains("there is no task in it"));
+        std::fs::write(&tasks, "{\"id\": \"a\"}").unwrap();
+        let made = game(with.clone()).unwrap();
+        let program = made.program().unwrap();
+        let with = |start: Value| {
+            let mut with = with.clone();
+            with["start"] = start;
+            with
+        };
+        assert_eq!(
+            (&program.command[1..4], program.name.as_str(), program.seconds),
+            (&["-m", "flow_env", "serve"].map(String::from)[..], "sums", 300.0)
+        );
+        let door: Value = serde_json::from_str(program.command[4].strip_prefix("program:").unwrap()).unwrap();
+        assert_eq!((&door["reward"]["file"], &door["parallel"], &door["calls"]), (&json!("reward.json"), &json!(true), &json!(1000)));
+        assert_eq!(door.get("name"), None, "what only flow reads isn't handed on");
+        assert_eq!(door.get("start"), None, "an earlier pipeline's door is begun with the same line");
+        let forks = game(with(json!("fork"))).unwrap();
+        assert!(forks.program().unwrap().command[4].contains("\"start\":\"fork\""));
+        assert!(game(with(json!("spawn"))).unwrap_err().to_string().contains("unknown variant `spawn`, expected `process` or `fork`"));
+    }
+}
