@@ -20,8 +20,9 @@ mod clock;
 mod peer;
 
 use clock::Clock;
-use flow::policy::{Act, Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Policy, Request, Sampling, UpdateSettings};
+use flow::policy::Policy;
 use flow_core::seed::Random;
+use flow_model::{Act, Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Request, Sampling, UpdateSettings};
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
 

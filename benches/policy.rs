@@ -9,8 +9,9 @@ mod clock;
 mod peer;
 
 use clock::Clock;
-use flow::policy::{Act, Example, ModelSettings, NewModel, Policy, Request, Sampling, UpdateSettings, END};
+use flow::policy::Policy;
 use flow_core::seed::Random;
+use flow_model::{Act, Example, ModelSettings, NewModel, Request, Sampling, UpdateSettings, END};
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
 

@@ -9,12 +9,12 @@
 //! the time in which our rows are rounded, which a caller of the library would have as well. Each round measures the
 //! sides in turn; a ratio is one of a round.
 
-use flow::policy::products::dense::StridedRows;
-use flow::policy::products::isa::{Isa, Level};
-use flow::policy::products::matrix::Matrix;
-use flow::policy::products::product;
-use flow::policy::products::rounded::{round, Rounded};
 use flow_core::seed::Random;
+use flow_int8::products::dense::StridedRows;
+use flow_int8::products::isa::{Isa, Level};
+use flow_int8::products::matrix::Matrix;
+use flow_int8::products::product;
+use flow_int8::products::rounded::{round, Rounded};
 use std::time::Instant;
 use tch::{Device, Kind, Tensor};
 

@@ -7,8 +7,9 @@
 mod clock;
 
 use clock::Clock;
-use flow::policy::{Example, Head, ModelSettings, NewModel, Policy, Request, Sampling, TokenKind, END};
+use flow::policy::Policy;
 use flow_core::seed::Random;
+use flow_model::{Example, Head, ModelSettings, NewModel, Request, Sampling, TokenKind, END};
 use std::collections::BTreeMap;
 
 /// Turns that are asked together, tokens of a prompt, and of an action without the one that closes it.

@@ -72,10 +72,7 @@
 //!   What is promised there is that from the same rows the same advantages come out.
 pub mod cli;
 pub mod dataflow;
-mod jinja;
-mod limit;
 pub mod ops;
 pub mod pipeline;
 pub mod policy;
-pub mod pulse;
 pub mod rollout;

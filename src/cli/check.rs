@@ -10,13 +10,14 @@ use super::promise::Promise;
 use super::show_prompt::prompts;
 use super::tool_notes;
 use crate::pipeline::{Node, Pipeline, Role};
-use crate::policy::{is_adapter, libtorch, DeviceChoice, FoundDevice};
+use crate::policy::{libtorch, DeviceChoice, FoundDevice};
 use crate::rollout::action::Decode;
 use crate::{ops, pipeline};
 use clap::Args;
 use flow_core::printable::printable;
 use flow_env::process::{ProcessError, ProcessSettings};
 use flow_env::EnvError;
+use flow_model::on_disk::is_adapter_folder;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -74,7 +75,7 @@ fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
     let learns = |name: &str| pipeline.all().any(|node| ops::is(node, Role::Learns) && node.model() == Some(name));
     let lies = |name: &str, model: &serde_json::Value| {
         let load = model["load"].as_str()?;
-        newest(Path::new(load), model["of"].as_str().unwrap_or(name)).ok().map(|folder| is_adapter(&folder))
+        newest(Path::new(load), model["of"].as_str().unwrap_or(name)).ok().map(|folder| is_adapter_folder(&folder))
     };
     let note =
         "the adapter that lies there becomes a part of its base, and all weights learn; `lora: { rank: 16 }` lets a new adapter learn, \

@@ -2,7 +2,8 @@
 
 use super::models::{newest_of, run_at};
 use crate::pipeline::{Catalog, Pipeline, Role, Wrong};
-use crate::policy::{adapters, available, parameters, row_by_row_is_quick, Description, DeviceChoice, ModelSettings, LEARNING, PLAYING};
+use crate::policy::{adapters, available, parameters, row_by_row_is_quick, Description, DeviceChoice, LEARNING, PLAYING};
+use flow_model::ModelSettings;
 use std::path::Path;
 
 /// A vocabulary has a token a byte, at least.

@@ -8,8 +8,8 @@ use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
 use super::unusable::unusable;
 use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
-use crate::policy::is_adapter;
 use flow_core::files;
+use flow_model::on_disk::is_adapter_folder;
 use std::path::{Path, PathBuf};
 
 /// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose
@@ -104,7 +104,7 @@ fn of_hub(path: &Path) -> Option<String> {
 /// A base that is to be kept in another kind, where no adapter stands beside it.
 fn unlearnt_base(name: &str, model: &serde_json::Value, folder: &Path) -> Option<Wrong> {
     let base = model["base"].as_str().filter(|base| *base != "own")?;
-    let adapted = !model["lora"].is_null() || !model["adapter"].is_null() || is_adapter(folder);
+    let adapted = !model["lora"].is_null() || !model["adapter"].is_null() || is_adapter_folder(folder);
     let message = format!("`{name}` has no adapter, and only the base of one is kept as {base}");
     let help = "add `lora: { rank: 1 }`: an adapter that nothing trains leaves the model what it is; or write `act: int8` in place of `base`, which rounds \
                 what acts of a model that is trained whole"

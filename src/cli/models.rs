@@ -5,8 +5,10 @@ use super::output::warn;
 use super::vocabularies;
 use crate::ops;
 use crate::pipeline::Pipeline;
-use crate::policy::{is_adapter, is_moments, Act, Hardware, LoadModel, ModelSettings, NewModel, Policy, SharedModel};
+use crate::policy::{Hardware, Policy};
 use flow_log::{Manifest, Run, SavedWeights};
+use flow_model::on_disk::{is_adapter_folder, is_moments};
+use flow_model::{Act, LoadModel, ModelSettings, NewModel, SharedModel};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +44,7 @@ pub fn start(pipeline: &Pipeline, hardware: Hardware, starts: &Starts) -> Result
         let settings: ModelSettings = serde_json::from_value(value.clone()).map_err(|e| Error::Json(e).at(format!("models.{name}")))?;
         let of = |of: &Option<String>| of.clone().unwrap_or_else(|| name.clone());
         let found = |path: &str, of: &str| Ok::<_, Error>(newest(Path::new(path), of)?.display().to_string());
-        let began = starts.folders.get(name).map(|began| (began.display().to_string(), is_adapter(began)));
+        let began = starts.folders.get(name).map(|began| (began.display().to_string(), is_adapter_folder(began)));
         let settings = match (settings, began) {
             // Its servers have it, and are sent nothing, when the run is resumed as when it began.
             (ModelSettings::Load(own), _) if own.serve.is_some() && own.published() && !ops::trained(pipeline, name) => {

@@ -3,13 +3,14 @@
 use super::error::{Error, Result};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline};
-use crate::policy::{Message, TemplateVariables, Tokenizer};
 use crate::rollout::agent::Agent;
 use crate::rollout::prompt::{self, Situation};
 use flow_core::files;
 use flow_core::printable::printable;
 use flow_env::process::Programs;
 use flow_env::{TrainingTasks, Worlds};
+use flow_model::TemplateVariables;
+use flow_text::{Message, Tokenizer};
 use serde::Deserialize;
 use std::path::Path;
 

@@ -3,9 +3,9 @@
 use super::unusable::tokenizer;
 use crate::ops;
 use crate::pipeline::{Node, Pipeline};
-use crate::policy::Tokenizer;
 use crate::rollout::tools::ToolForm;
 use flow_env::process::ProcessSettings;
+use flow_text::Tokenizer;
 use std::sync::Arc;
 
 /// The notes, each with its node.

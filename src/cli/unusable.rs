@@ -4,7 +4,9 @@
 use super::models::{newest_of, run_at};
 use crate::ops;
 use crate::pipeline::{Node, Pipeline, Wrong};
-use crate::policy::{inspect, Inspected, ModelSettings, PolicyError, Tokenizer};
+use crate::policy::{inspect, Inspected};
+use flow_model::{ModelSettings, PolicyError};
+use flow_text::Tokenizer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;

@@ -4,9 +4,10 @@
 use super::error::{Error, Result};
 use crate::ops;
 use crate::pipeline::{self, Pipeline};
-use crate::policy::{Policy, Tokenizer};
+use crate::policy::Policy;
 use flow_core::files;
 use flow_log::{Decoder, LogError, Manifest, Run};
+use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
 /// Why an operator can't be built or can't go on: the original error ([`flow_core::row::RowError`],
-/// [`crate::policy::PolicyError`], [`flow_log::LogError`], a message), so that its type can still be inspected where
+/// [`flow_model::PolicyError`], [`flow_log::LogError`], a message), so that its type can still be inspected where
 /// the run ends. `?` converts any error.
 pub type Failed = Box<dyn Error + Send + Sync>;
 

@@ -2,7 +2,7 @@
 //! through `watch`.
 
 use super::edge::{RowBatch, StageInput, StageOutput};
-use crate::pulse::Pulse;
+use flow_core::pulse::Pulse;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;

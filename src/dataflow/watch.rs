@@ -3,7 +3,7 @@
 use super::edge::RowBatch;
 use super::figures::Figures;
 use super::monitor::{source, Address, Dependency, Owner, StageMonitor, COMMIT};
-use crate::pulse::Pulse;
+use flow_core::pulse::Pulse;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -8,12 +8,12 @@ use super::operator::{must, settings, Further, Operator, RequiredHead, Settings,
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Node, Pipeline, Port, Role, With, Wrong};
-use crate::policy::Tally;
 use crate::rollout::extraction::{ExtractionSettings, Extractor};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::{question, transcript};
 use flow_core::row;
 use flow_core::seed::{mix, text};
+use flow_model::Tally;
 use timely::dataflow::Scope;
 
 /// What the table has of it.

@@ -9,11 +9,12 @@ use super::operator::{must, port, settings, Further, Operator, RequiredHead, Set
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::policy::{Example, KlKind, Objective, PolicyError, RowReport, TokenFigures, UpdateReport, UpdateSettings};
+use crate::policy::{RowReport, TokenFigures, UpdateReport};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
 use flow_core::row::{self, f32_lists, RowError, View};
 use flow_core::seed::{mix, text};
 use flow_credit::explained_variance;
+use flow_model::{Example, KlKind, Objective, PolicyError, UpdateSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -11,7 +11,7 @@ use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Inner, InnerPorts, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
-use crate::policy::{Policy, Tally};
+use crate::policy::Policy;
 use crate::rollout::agent::TRAINING_TEMPERATURE;
 use crate::rollout::error::RolloutError;
 use crate::rollout::record::COLUMNS;
@@ -21,6 +21,7 @@ use crate::rollout::{question, transcript};
 use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_core::seed::{mix, text};
+use flow_model::Tally;
 use timely::dataflow::Scope;
 
 /// The operator's entry in the table.

@@ -6,11 +6,12 @@ use super::operator::{must, settings, Further, Operator, RequiredHead, Settings,
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
-use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::row_text::RowText;
 use arrow::array::{ArrayRef, Float32Array, StringArray};
 use flow_core::defaults::yes;
 use flow_core::row::{f32_lists, u32_lists, View, NAME};
+use flow_model::PolicyError;
+use flow_text::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! New models whose sizes don't fit one another: known before anything is made.
 
 use crate::pipeline::{Pipeline, Wrong};
-use crate::policy::{unfit, ModelSettings};
+use crate::policy::unfit;
+use flow_model::ModelSettings;
 
 /// The new models of the pipeline that can't be made.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {

@@ -1,11 +1,11 @@
 //! The acting copy of a model whose weights are all trained, where it differs from the learning one: each version's
-//! matrices packed once, and computed row by row ([`crate::policy::engine`]).
+//! matrices packed once, and computed row by row ([`flow_int8::engine`]).
 
-use super::engine::MatrixFormat;
-use super::model::Net;
-use super::products::isa::{Isa, Level};
-use super::versions::not_in_engine;
-use super::{Act, ModelFault};
+use crate::policy::model::Net;
+use crate::policy::versions::not_in_engine;
+use flow_int8::engine::MatrixFormat;
+use flow_int8::products::isa::{Isa, Level};
+use flow_model::{Act, ModelFault};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tch::Kind;

@@ -1,6 +1,6 @@
 //! Where models lie and are computed: on the processor, or on the first GPU that CUDA shows.
 
-use super::PolicyError;
+use flow_model::PolicyError;
 use libloading::{Library, Symbol};
 use std::ffi::{c_char, c_int, CStr};
 use std::fmt;

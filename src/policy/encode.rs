@@ -5,18 +5,18 @@
 //! A text's vector depends on the text alone: it is padded to a multiple of [`PAD_TO`] tokens, and shares its batch
 //! with texts of that length, as in generation.
 
-use super::model::bert::{unread, Bert, BertConfig};
-use super::model::folder::{read as json, LONGEST};
-use super::model::parameters::Layout;
-use super::model::safetensors::SafetensorsFiles;
-use super::model::source;
-use super::model::weights::Weights;
-use super::sequence::padded;
-use super::tensors::{indices, values};
-use super::threads::spread;
-use super::tokenizer::BoundedTokenizer;
-use super::{FileFault, PolicyError, Result, PAD_TO};
+use crate::policy::model::bert::{unread, Bert, BertConfig};
+use crate::policy::model::safetensors::SafetensorsFiles;
+use crate::policy::model::weights::Weights;
+use crate::policy::model::{flat, source};
+use crate::policy::tensors::{indices, values};
+use crate::policy::threads::spread;
 use flow_core::files;
+use flow_model::folder::{read as json, LONGEST};
+use flow_model::parameters::Layout;
+use flow_model::sequence::padded;
+use flow_model::{FileFault, PolicyError, Result, PAD_TO};
+use flow_text::BoundedTokenizer;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ impl Encoder {
     /// Names the file that is missing, damaged, or says something that can't be computed here.
     pub fn load(folder: &Path, device: Device) -> Result<Encoder> {
         let (config, tokenizer, files, layout) = open(folder)?;
-        let flat = source::read(&files, &layout, "", device, Kind::Float)?;
+        let flat = flat::read(&files, &layout, "", device, Kind::Float)?;
         Ok(Encoder { weights: Weights::new(&Arc::new(layout), &flat, Kind::Float, false), config, tokenizer })
     }
 

@@ -1,17 +1,19 @@
 //! Whether a model can be made as a pipeline describes it, as far as headers, configurations and tokenizers tell: no
 //! weights are read.
 
-use super::encode::EncoderDescription;
-use super::model::adapter::StoredAdapter;
-use super::model::checkpoint;
-use super::model::folder::WANTED;
-use super::model::lora::{Adapter, Lora};
-use super::model::parameters::Layout;
-use super::model::saved::published;
-use super::model::tiny::Tiny;
-use super::model::Architecture;
-use super::versions::opened;
-use super::{trainer, FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError, Tokenizer};
+use crate::policy::encode::EncoderDescription;
+use crate::policy::model::adapter::StoredAdapter;
+use crate::policy::model::checkpoint;
+use crate::policy::model::saved::published;
+use crate::policy::trainer;
+use crate::policy::versions::opened;
+use flow_model::folder::WANTED;
+use flow_model::lora::{Adapter, Lora};
+use flow_model::parameters::Layout;
+use flow_model::tiny::Tiny;
+use flow_model::Architecture;
+use flow_model::{FileFault, Head, LoraSettings, ModelFault, ModelSettings, PolicyError};
+use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,21 +1,21 @@
 //! The seam between the update and its backends: libtorch, the engine, trainers. A learner gives for the tokens of rows
 //! a log-probability and an entropy each ([`Tracer::trace`]), takes the gradient of a loss by these numbers
 //! ([`Trace::back`]) and makes an optimiser step of it ([`Learner::step`]). It knows no loss and no rows of a log:
-//! these stand in [`super::update`], once.
+//! these stand in [`crate::policy::update`], once.
 //!
 //! Distillation compares distributions. A teacher's pass lists the likeliest tokens of each choice with their
 //! log-probabilities, and the policy's pass gives its own of the same tokens: nothing else crosses the seam, and
 //! nothing is logged.
 //!
-//! libtorch and the engine compute here ([`super::update`]'s `trace` and `local`); a trainer computes in processes of
-//! its own ([`super::trainer`]). Another one implements these three traits.
+//! libtorch and the engine compute here ([`crate::policy::update`]'s `trace` and `local`); a trainer computes in processes of
+//! its own ([`crate::policy::trainer`]). Another one implements these three traits.
 
-use super::model::Sizes;
-use super::update::batch::UpdateBatch;
-use super::update::gradient::{PassResult, TokenWeight};
-use super::update::outputs::TokenOutputs;
-use super::update::passes::{Pass, PassLimits, TrainingRow};
-use super::{Result, UpdateSettings};
+use crate::policy::update::batch::UpdateBatch;
+use crate::policy::update::gradient::{PassResult, TokenWeight};
+use crate::policy::update::outputs::TokenOutputs;
+use crate::policy::update::passes::{Pass, PassLimits, TrainingRow};
+use flow_model::Sizes;
+use flow_model::{Result, UpdateSettings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tch::{Device, Tensor};

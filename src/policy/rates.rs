@@ -1,15 +1,13 @@
 //! How fast this processor computes: products of 8 bits, and a model's tokens a second.
 
-use super::products::dense::StridedRows;
-use super::products::isa::Isa;
-use super::products::matrix::Matrix;
-use super::products::product;
-use super::products::rounded::{round, Rounded};
-use super::{
-    Base, Description, Example, Hardware, LoadModel, LoraSettings, ModelSettings, Policy, PolicyError, Request, Result, Sampling,
-    UpdateSettings,
-};
+use crate::policy::{Description, Hardware, Policy};
 use flow_core::seed::Random;
+use flow_int8::products::dense::StridedRows;
+use flow_int8::products::isa::Isa;
+use flow_int8::products::matrix::Matrix;
+use flow_int8::products::product;
+use flow_int8::products::rounded::{round, Rounded};
+use flow_model::{Base, Example, LoadModel, LoraSettings, ModelSettings, PolicyError, Request, Result, Sampling, UpdateSettings};
 use std::path::Path;
 use std::time::Instant;
 

@@ -1,9 +1,9 @@
 //! How much memory models take, and how much there is.
 
-use super::model::lora::{Adapter, Lora};
-use super::model::tiny::Tiny;
-use super::{Head, LoraSettings, ModelFault, NewModel, PolicyError, Result};
 use flow_core::files::kernel_bytes;
+use flow_model::lora::{Adapter, Lora};
+use flow_model::tiny::Tiny;
+use flow_model::{Head, LoraSettings, ModelFault, NewModel, PolicyError, Result};
 use std::cell::Cell;
 
 /// Bytes of a parameter that only plays: a 32-bit float.
@@ -13,7 +13,7 @@ pub const LEARNING: u64 = 16;
 
 /// How many parameters a new model has whose tokenizer knows `vocab` tokens; none for sizes that don't fit one another.
 pub fn parameters(model: &NewModel, vocab: usize) -> Option<u64> {
-    use super::model::Architecture;
+    use flow_model::Architecture;
     u64::try_from(Tiny::new(model, vocab).ok()?.layout().len()).ok()
 }
 
@@ -31,7 +31,7 @@ pub fn unfit(model: &NewModel) -> Option<(&'static str, ModelFault)> {
 
 /// How many parameters adapters have beside such a model; none for adapters that don't fit it.
 pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u64> {
-    use super::model::Architecture;
+    use flow_model::Architecture;
     let layout = Tiny::new(model, vocab).ok()?.layout();
     let head = (model.head == Head::Value).then_some(model.width);
     u64::try_from(Adapter::new(Lora::new(lora), &layout, head).ok()?.layout().len()).ok()

@@ -1,27 +1,30 @@
 //! What the policy thread owns: the models with the versions of their weights, and the operations on them.
 
-use super::device::libtorch;
-use super::encode::Encoder;
-use super::generate::generate;
-use super::generate::store::Store;
-use super::generate::weigh::{self, ChoiceScores};
-use super::learner::Tracer;
-use super::model::{Net, Sizes};
-use super::products::choice;
-use super::remote::ExportedWeights;
-use super::room;
-use super::tensors::values;
-use super::trainer::{self, TrainedModel, TrainerWeights};
-use super::update::local::{logprobs, LocalLearner};
-use super::update::parallel::{hash, Parallel};
-use super::update::passes::TrainingRow;
-use super::update::{update, Moments};
-use super::versions::VersionedModel;
-use super::{
-    Act, DeviceChoice, Example, FoundDevice, GenerationOutput, Hardware, Head, LoadModel, ModelFault, ModelSettings, Objective, Peers,
-    PolicyError, RatioDenominator, Request, Result, Sampling, Tokenizer, TrainSettings, UpdateReport, UpdateSettings,
-};
+use crate::policy::device::libtorch;
+use crate::policy::encode::Encoder;
+use crate::policy::generate::generate;
+use crate::policy::generate::store::Store;
+use crate::policy::generate::weigh::{self, ChoiceScores};
+use crate::policy::learner::Tracer;
+use crate::policy::model::Net;
+use crate::policy::room;
+use crate::policy::tensors::values;
+use crate::policy::trainer::{self, TrainedModel, TrainerWeights};
+use crate::policy::update::local::{logprobs, LocalLearner};
+use crate::policy::update::parallel::{hash, Parallel};
+use crate::policy::update::passes::TrainingRow;
+use crate::policy::update::{update, Moments};
+use crate::policy::versions::VersionedModel;
+use crate::policy::{DeviceChoice, FoundDevice, Hardware, Peers, UpdateReport};
 use flow_core::seed::mix;
+use flow_int8::products::choice;
+use flow_model::Sizes;
+use flow_model::{
+    Act, Example, GenerationOutput, Head, LoadModel, ModelFault, ModelSettings, Objective, PolicyError, RatioDenominator, Request, Result,
+    Sampling, TrainSettings, UpdateSettings,
+};
+use flow_serve::ExportedWeights;
+use flow_text::Tokenizer;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

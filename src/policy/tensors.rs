@@ -1,6 +1,10 @@
 //! Between libtorch's tensors and Rust's vectors.
 
-use tch::{Device, Kind, Tensor};
+use flow_model::parameters::Layout;
+use flow_model::{first_line, PolicyError, Result};
+use std::fs::File;
+use std::path::Path;
+use tch::{Device, Kind, TchError, Tensor};
 
 /// The numbers of a tensor of any sizes as f32, the last one running fastest.
 pub fn values(tensor: &Tensor) -> Vec<f32> {
@@ -13,6 +17,22 @@ pub fn values(tensor: &Tensor) -> Vec<f32> {
 /// `values` as a tensor `[values.len()]` of i64 on `device`.
 pub fn indices(values: &[i64], device: Device) -> Tensor {
     Tensor::from_slice(values).to_device(device)
+}
+
+/// Writes named tensors as safetensors.
+pub fn write(path: &Path, named: &[(String, Tensor)]) -> Result<()> {
+    Tensor::write_safetensors(named, path).map_err(|e| PolicyError::file(path, e))?;
+    File::open(path).and_then(|file| file.sync_all()).map_err(|e| PolicyError::file(path, e))
+}
+
+/// An error of libtorch, without its trace.
+pub fn torch_error(error: TchError) -> PolicyError {
+    PolicyError::Torch(first_line(&error.to_string()))
+}
+
+/// Each parameter's name and its part of `flat`, in its sizes: views.
+pub fn named_parts<'a>(layout: &'a Layout, flat: &'a Tensor) -> impl Iterator<Item = (&'a str, Tensor)> + 'a {
+    layout.parameters.iter().map(|p| (p.name.as_str(), flat.narrow(0, p.at, p.len()).view(p.size.as_slice())))
 }
 
 #[cfg(test)]

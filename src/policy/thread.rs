@@ -1,18 +1,19 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
-use super::acting::row_by_row_is_quick;
-use super::generate::weigh::ChoiceScores;
-use super::model::Sizes;
-use super::pause::at_pauses;
-use super::remote::{Answered, Exported, GenerationServer, Remote, StartedServers};
-use super::state::PolicyState;
-use super::threads::panic_text;
-use super::{
-    Act, Example, FoundDevice, GenerationOutput, Hardware, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request,
-    Result, Sampling, Tokenizer, UpdateReport, UpdateSettings,
-};
-use crate::pulse::Pulse;
+use crate::policy::acting::row_by_row_is_quick;
+use crate::policy::generate::weigh::ChoiceScores;
+use crate::policy::pause::at_pauses;
+use crate::policy::state::PolicyState;
+use crate::policy::threads::panic_text;
+use crate::policy::{FoundDevice, Hardware, Peers, UpdateReport};
 use crossbeam_channel::{bounded, select, unbounded, Sender};
+use flow_core::pulse::Pulse;
+use flow_model::Sizes;
+use flow_model::{
+    Act, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, PolicyError, Reply, Request, Result, Sampling, UpdateSettings,
+};
+use flow_serve::{Answered, Exported, GenerationServer, Remote, StartedServers};
+use flow_text::Tokenizer;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -72,7 +73,7 @@ impl Policy {
         let mut starting = BTreeMap::new();
         for (name, settings) in &here {
             if let ModelSettings::Load(load) = settings {
-                starting.extend(StartedServers::begin(name, load)?.map(|servers| (name.clone(), servers)));
+                starting.extend(StartedServers::begin(name, load, &crate::policy::trainer::base)?.map(|servers| (name.clone(), servers)));
             }
         }
         let (words, hardware) = (words.to_vec(), hardware.into());

@@ -1,7 +1,7 @@
 //! Spreads independent jobs over threads, so that the results don't depend on their number.
 
-use super::error::first_line;
-use super::{PolicyError, Result};
+use flow_model::first_line;
+use flow_model::{PolicyError, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 

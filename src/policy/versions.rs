@@ -1,23 +1,25 @@
 //! One model of a process: what it begins with, the kept versions of its trained weights, and how they are saved.
 
-use super::acting::Acting;
-use super::engine::MatrixFormat;
-use super::generate::store::Store;
-use super::model::adapter::{self, BaseLocation};
-use super::model::checkpoint::{self, StoredModel};
-use super::model::lora::{Adapter, Lora};
-use super::model::saved::{self, SavedModel};
-use super::model::tiny::Tiny;
-use super::model::{Architecture, Net};
-use super::remote::{ExportedWeights, Weights};
-use super::tensors::values;
-use super::update::parallel::hash;
-use super::update::Moments;
-use super::{
-    Act, Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, Result, SharedModel, TokenKind,
-    Tokenizer,
-};
+use crate::policy::acting::Acting;
+use crate::policy::generate::store::Store;
+use crate::policy::model::adapter::{self, BaseLocation};
+use crate::policy::model::checkpoint::{self, StoredModel};
+use crate::policy::model::saved::{self, SavedModel};
+use crate::policy::model::Net;
+use crate::policy::tensors::values;
+use crate::policy::update::parallel::hash;
+use crate::policy::update::Moments;
 use flow_core::seed::{mix, text};
+use flow_int8::engine::MatrixFormat;
+use flow_model::lora::{Adapter, Lora};
+use flow_model::on_disk::is_adapter_folder;
+use flow_model::tiny::Tiny;
+use flow_model::Architecture;
+use flow_model::{
+    Act, Base, Dtype, FileFault, Head, LoadModel, LoraSettings, ModelFault, ModelSettings, PolicyError, Result, SharedModel, TokenKind,
+};
+use flow_serve::{ExportedWeights, Weights};
+use flow_text::Tokenizer;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -403,7 +405,7 @@ impl VersionedModel {
                 }
                 Ok((saved.version, saved.flat, saved.moments))
             }
-            Some(own) if adapter::is_adapter_folder(folder) => {
+            Some(own) if is_adapter_folder(folder) => {
                 let stored = adapter::StoredAdapter::open(folder)?;
                 let theirs = stored.adapter(self.start.base_layout(), self.start.sizes.width)?;
                 if theirs.lora != own.lora || theirs.head != own.head {

@@ -1,7 +1,8 @@
 //! Parses a response into the action that it means, and encodes actions as tokens.
 
 use super::tags::{self, ACTION};
-use crate::policy::{Reply, Sampling, Tokenizer};
+use flow_model::{Reply, Sampling};
+use flow_text::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -7,9 +7,10 @@ use super::context::{Carried, MemorySettings, NotesSettings, SourceSettings};
 use super::rank::RankSettings;
 use super::tags::{self, ACTION, REMARK};
 use super::tools::ToolForm;
-use crate::policy;
+
 use flow_core::defaults::number;
 use flow_core::row;
+use flow_model::Sampling;
 use schemars::{json_schema, JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
@@ -177,9 +178,9 @@ pub struct Agent {
 
 impl Agent {
     /// How it samples: at its own temperature, unless its user has one; at `otherwise` where neither says.
-    pub fn sampling(&self, own: Option<f64>, otherwise: f64) -> policy::Sampling {
+    pub fn sampling(&self, own: Option<f64>, otherwise: f64) -> Sampling {
         let temperature = own.or(self.temperature).unwrap_or(otherwise);
-        policy::Sampling {
+        Sampling {
             temperature,
             top_p: self.top_p,
             top_k: self.top_k,

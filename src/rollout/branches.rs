@@ -11,9 +11,11 @@ use super::answers::answers;
 use super::branch_settings::BranchSettings;
 use super::error::RolloutError;
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
-use crate::policy::{Example, Policy, PolicyError, Reply, Request, Sampling, Tally, Tokenizer};
+use crate::policy::Policy;
 use flow_core::seed::mix;
 use flow_env::{Cause, Fault};
+use flow_model::{Example, PolicyError, Reply, Request, Sampling, Tally};
+use flow_text::Tokenizer;
 use minijinja::Value;
 use std::sync::Arc;
 
@@ -186,7 +188,7 @@ fn chosen(branches: impl Iterator<Item = (Result<Reply, Fault>, Option<f64>)>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
+    use flow_model::{ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
     use serde_json::json;
 
     fn reply(token: u32, logprobs: &[f32]) -> Result<Reply, Fault> {

@@ -5,8 +5,9 @@ use super::context::{words, Passage, PassageSlot};
 use super::conversation::{plain, standing, unread, TurnContext};
 use super::episode::{Answerer, PromptMemory, Turn};
 use super::tools::{self, ToolForm};
-use crate::policy::{CallOpening, Omissions, Tokenizer, OPEN};
 use flow_env::{Call, Cause, Fault};
+use flow_model::OPEN;
+use flow_text::{CallOpening, Omissions, Tokenizer};
 use serde_json::{json, Value};
 
 /// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier

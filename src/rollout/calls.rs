@@ -127,8 +127,8 @@ mod tests {
     use super::super::action::Response;
     use super::super::episode::{Episode, EpisodeStart, Move, PromptMemory};
     use super::*;
-    use crate::policy::Request;
     use flow_env::{Call, EpisodeView, TimeStep};
+    use flow_model::Request;
 
     /// Two calls that overlap and one that goes on from the second of them, in whatever order they come: the turns and
     /// what each earned are the same.

@@ -3,11 +3,11 @@
 
 use super::error::RolloutError;
 use super::points::{Pointer, Points};
-use crate::policy::PolicyError;
 use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_credit::memory;
 use flow_credit::prototypes::{Alphabet, ComparedText, Cosine, Prototypes, Ratio};
+use flow_model::PolicyError;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -111,8 +111,9 @@ mod tests {
     use super::super::retry::RetryPolicy;
     use super::super::settings::Actor;
     use super::*;
-    use crate::policy::{ModelSettings, NewModel, Policy, TokenKind};
+    use crate::policy::Policy;
     use flow_env::{Environment, Task, Worlds};
+    use flow_model::{ModelSettings, NewModel, TokenKind};
     use serde_json::json;
 
     const TASK: &str = "doors-d2-r1-s5";

@@ -5,8 +5,9 @@ use super::context::{words, Passage, PassageSlot, RecallTime};
 use super::episode::{ConversationMessage, Episode, PromptMemory, Turn};
 use super::prompt::Situation;
 use super::template::{PromptTemplates, TemplateError};
-use crate::policy::{self, Tokenizer};
 use flow_env::{Cause, EpisodeView, Fault};
+use flow_text::Message;
+use flow_text::Tokenizer;
 
 /// An episode at the start of a turn.
 pub struct TurnContext<'a> {
@@ -133,9 +134,9 @@ impl PromptWriter<'_> {
         let turns = &episode.turns[last.since..];
         let texts: Vec<&str> =
             turns.iter().filter_map(|turn| turn.prompt_memory.message.as_deref()).chain([last]).map(|m| text(m).as_str()).collect();
-        let message = |role: &str, content: &str| policy::Message { role: role.into(), content: content.into() };
+        let message = |role: &str, content: &str| Message { role: role.into(), content: content.into() };
         let system = system.map(|system| message("system", &system));
-        let first: Vec<policy::Message> = system.into_iter().chain(texts.first().map(|text| message("user", text))).collect();
+        let first: Vec<Message> = system.into_iter().chain(texts.first().map(|text| message("user", text))).collect();
         let tokens = self.tokenizer.chat(&first).map_err(unread)?;
         turns.iter().zip(texts.iter().skip(1)).try_fold(tokens, |tokens, (turn, text)| self.follow(&tokens, turn, text))
     }
@@ -206,10 +207,10 @@ mod tests {
     use super::super::episode::{EpisodeStart, Move};
     use super::super::prompt;
     use super::*;
-    use crate::policy::Request;
     use crate::rollout::context::{rows, MemoryRecall, Moment};
     use crate::rollout::points::{Pointer, Points};
     use flow_env::{Extras, TimeStep};
+    use flow_model::Request;
     use serde_json::json;
 
     fn view(turn: u32) -> EpisodeView {

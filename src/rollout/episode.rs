@@ -2,9 +2,9 @@
 
 use super::action::{Invalid, Response};
 use super::calls::Calls;
-use crate::policy::Request;
 use flow_core::seed;
 use flow_env::{Act, Cause, EpisodeView, Fault};
+use flow_model::Request;
 use std::collections::BTreeMap;
 
 /// What identifies an episode: the task, the attempt, the weights, and the notes on earlier attempts.

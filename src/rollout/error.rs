@@ -2,9 +2,9 @@
 
 use super::retry::FailedEpisode;
 use super::template::TemplateError;
-use crate::policy::PolicyError;
 use flow_core::row::RowError;
 use flow_env::EnvError;
+use flow_model::PolicyError;
 use std::fmt;
 
 /// Why playing or reflecting can't go on.

@@ -1,6 +1,6 @@
 //! Notes for an attempt on earlier ones (LaMer, sections 4 and 6.2: the inter-episode memory).
 
-use crate::policy::Tokenizer;
+use flow_text::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,9 @@
 //! so that as many requests are in flight as there are episodes that wait, until the last one.
 
 use super::episode::{Answerer, PromptMemory};
-use crate::policy::{Answered, PolicyError, Reply, Request, RowFault};
 use crossbeam_channel::{unbounded, Receiver, Sender};
+use flow_model::{PolicyError, Reply, Request, RowFault};
+use flow_serve::Answered;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

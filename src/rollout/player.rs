@@ -14,11 +14,14 @@ use super::rank::Ranker;
 use super::retry::RetryPolicy;
 use super::settings::Actor;
 use super::template::PromptTemplates;
-use crate::policy::{Answered, Policy, Reply, Request, RowFault, Sampling, Tally, Tokenizer};
+use crate::policy::Policy;
 use crossbeam_channel::Sender;
 use flow_core::row::RowError;
 use flow_core::seed::{mix, text};
 use flow_env::{Cause, EpisodeView, Fault, Task, Worlds};
+use flow_model::{Reply, Request, RowFault, Sampling, Tally};
+use flow_serve::Answered;
+use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -6,8 +6,9 @@
 //! critic expects of an action is its value before the action's last token, the one that closes it: the return to
 //! expect once that action is all that is said.
 
-use crate::policy::{GenerationOutput, Policy, PolicyError, Reply, Request, RowFault};
+use crate::policy::Policy;
 use flow_core::seed::{mix, Random};
+use flow_model::{GenerationOutput, PolicyError, Reply, Request, RowFault};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -150,7 +151,7 @@ fn chosen(candidates: &[&[u32]], scores: &[f64], temperature: f64, unit: f64) ->
 mod tests {
     use super::super::action::ActionEncoder;
     use super::*;
-    use crate::policy::{Example, Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
+    use flow_model::{Example, Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
 
     /// Three actions with p = 0.5, 0.3, 0.1 and Q = 2, 6, 10. Stretched: 1, 0.5, 0 and 0, 0.5, 1. With a share of 0.6:
     /// 0.6, 0.5, 0.4.

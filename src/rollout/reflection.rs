@@ -18,11 +18,13 @@ use super::sources;
 use super::tags;
 use super::template::PromptTemplates;
 use super::transcript::{transcripts, Transcript};
-use crate::policy::{Policy, Reply, Request, Sampling, Tally, Tokenizer};
+use crate::policy::Policy;
 use arrow::array::RecordBatch;
 use flow_core::seed;
 use flow_env::process::Programs;
 use flow_env::{Cause, EnvError, Fault, Game, Task};
+use flow_model::{Reply, Request, Sampling, Tally};
+use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 
 /// Reflects on episodes.

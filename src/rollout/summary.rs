@@ -1,7 +1,7 @@
 //! Summary statistics of episodes.
 
-use crate::policy::Tally;
 use flow_env::Extras;
+use flow_model::Tally;
 use std::collections::BTreeMap;
 
 /// The statistics of a batch of episodes. Branches are counted apart, so that a task counts the same however often its

@@ -1,10 +1,10 @@
 //! Prompt templates in the language of Jinja: for a turn, and for a reflection. A template is read and compiled once,
 //! and rendered for each prompt.
 
-use crate::jinja;
 use crate::pipeline;
-use crate::policy::Message;
 use flow_core::files;
+use flow_text::jinja;
+use flow_text::Message;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, UndefinedBehavior, Value};
 

@@ -1,8 +1,8 @@
 //! How the tools of a program's call become a part of its prompt, and which calls are refused since their prompt would
 //! lack a part.
 
-use crate::policy::{json_text, Omissions};
 use flow_env::Call;
+use flow_text::{json_text, Omissions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};

@@ -2,9 +2,9 @@
 //! `make drift` plays them.
 
 use arrow::array::RecordBatch;
-use flow::policy::Tokenizer;
 use flow_core::row::{lists, texts, u32_list, u32s};
 use flow_log::{read, Run};
+use flow_text::Tokenizer;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -176,6 +176,10 @@ use crate::{rollout, pipeline::{Node, policy}, pulse as s};
 fn f() { flow_env::make(); flow_log::read(); }";
     assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["flow_env", "flow_log", "ops", "pipeline", "pulse", "rollout"]);
     assert!(
-        wrong("policy", "flow_env") && wrong("pipeline", "flow_log") && wrong("rollout", "dataflow") && !wrong("ops", "rollout") && !wrong("cli", "cli")
+        wrong("policy", "flow_env")
+            && wrong("pipeline", "flow_log")
+            && wrong("rollout", "dataflow")
+            && !wrong("ops", "rollout")
+            && !wrong("cli", "cli")
     );
 }

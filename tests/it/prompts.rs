@@ -2,7 +2,7 @@
 //! with a template before anything runs.
 
 use crate::common::*;
-use flow::policy::Tokenizer;
+use flow_text::Tokenizer;
 use std::path::Path;
 
 /// Plays tests/programs/isolated.py with an agent of these settings; a reflection asks for what only the program says.

@@ -3,7 +3,8 @@
 
 use crate::common::*;
 use crate::server::{Said, Server};
-use flow::policy::{Example, LoadModel, ModelSettings, Policy, Request, Sampling};
+use flow::policy::Policy;
+use flow_model::{Example, LoadModel, ModelSettings, Request, Sampling};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn the_modules_of_the_repository_are_found() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
         let nowhere = Path::new("/nowhere");
         let (checkout, wheel) = (root.join("target/release/flow"), root.join("python/bin/flow"));
         for module in ["flow_env", "flow_train", "flow_runs"] {

@@ -2,7 +2,9 @@
 
 use crate::cli::error::Error;
 use crate::cli::output::{finish, CommandResult};
-use crate::policy::{instructions, Description, Dtype, EncoderDescription, LoraSettings, Omissions};
+use crate::policy::{instructions, Description, EncoderDescription};
+use flow_model::{Dtype, LoraSettings};
+use flow_text::Omissions;
 use std::path::Path;
 
 /// Sums that a gradient is added up in on a CPU, and the tokens of the sequences in the table.

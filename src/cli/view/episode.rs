@@ -6,12 +6,12 @@ use super::cells;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};
-use crate::policy::Tokenizer;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
 use flow_core::row::{self, Kind};
 use flow_log::sql::literal;
 use flow_log::QueryResult;
+use flow_text::Tokenizer;
 use serde_json::{json, Value};
 
 /// The episode of a task's sample, from its row `from` on; `table` is `trajectories`, or the node that played it.

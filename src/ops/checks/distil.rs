@@ -2,8 +2,8 @@
 //! a column of numbers.
 
 use crate::pipeline::{Node, Pipeline, Wrong};
-use crate::policy::{Objective, UpdateSettings};
 use flow_core::row::{kind, Kind};
+use flow_model::{Objective, UpdateSettings};
 
 /// Models that learn in a trainer, which gives a token's log-probability and not what else could have been written, and
 /// columns of no numbers.

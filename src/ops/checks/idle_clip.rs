@@ -4,7 +4,7 @@
 use super::acting;
 use crate::ops::{acts, is, operator};
 use crate::pipeline::{Carries, Node, Pipeline, Role};
-use crate::policy::{Objective, UpdateSettings};
+use flow_model::{Objective, UpdateSettings};
 
 /// The note on an update that takes one step an iteration from the very weights that its rows were played with; none on
 /// others.

@@ -2,7 +2,7 @@
 
 use crate::ops::games::programs;
 use crate::pipeline::Pipeline;
-use crate::policy::{Aggregation, Objective, UpdateSettings};
+use flow_model::{Aggregation, Objective, UpdateSettings};
 
 /// The note on an update that weighs an episode of a program by its rows or their tokens.
 pub fn note(update: &UpdateSettings, pipeline: &Pipeline) -> Option<String> {

@@ -4,7 +4,7 @@
 use super::upstream::named;
 use crate::ops::is;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
-use crate::policy::ServeSettings;
+use flow_model::ServeSettings;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use crate::dataflow::context::RunState;
 use crate::dataflow::Figure;
-use crate::policy::Tally;
+use flow_model::Tally;
 
 /// Positions that forward passes computed, padding included.
 pub const COMPUTED: &str = "tokens_computed";

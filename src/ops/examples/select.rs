@@ -1,10 +1,10 @@
 //! Selects the rows that an update learns from, and gives the reason for every row that it leaves out.
 
 use crate::pipeline::Need;
-use crate::policy::{Example, Objective, OPEN};
 use arrow::datatypes::{Float32Type, UInt32Type};
 use flow_core::row::{self, Lists, RowError, View};
 use flow_core::seed::{mix, text, Random};
+use flow_model::{Example, Objective, OPEN};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn choices_split_at_the_end_token() {
-        let end = crate::policy::END;
+        let end = flow_model::END;
         assert_eq!(split(&[5, end, 6, 7, end], &[end]), vec![vec![5, end], vec![6, 7, end]]);
         assert!(split(&[], &[end]).is_empty());
         assert_eq!(split(&[5, OPEN, 6, 7, OPEN], &[end]), vec![vec![5, OPEN], vec![6, 7, OPEN]], "beginnings of answers");

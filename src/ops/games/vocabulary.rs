@@ -3,8 +3,8 @@
 use super::{games, programs};
 use crate::ops::operator;
 use crate::pipeline::{Node, Pipeline, Role, Wrong};
-use crate::policy::{NewModel, TokenKind};
 use crate::rollout::{notes, prompt};
+use flow_model::{NewModel, TokenKind};
 use std::collections::BTreeSet;
 
 /// The words of every text that the pipeline's games and prompts can show, each once. Programs are asked for their

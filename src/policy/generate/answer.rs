@@ -1,14 +1,15 @@
 //! An unfinished answer: its tokens, the allowed next ones, and its end.
 
-use super::penalties::Said;
-use super::sample::{draw, draw_row, recorded, recorded_row};
-use super::stops::Stops;
-use crate::policy::choices::{ChoiceConstraint, OPEN};
+use crate::policy::generate::penalties::Said;
+use crate::policy::generate::sample::{draw_row, recorded_row};
+use crate::policy::generate::stops::Stops;
 use crate::policy::model::Net;
-use crate::policy::products::isa::Isa;
-use crate::policy::sequence::check;
-use crate::policy::{PolicyError, Reply, Request, Result, Sampling};
 use flow_core::seed::{mix, Random};
+use flow_int8::products::isa::Isa;
+use flow_model::choices::{ChoiceConstraint, OPEN};
+use flow_model::draw::{draw, recorded};
+use flow_model::sequence::check;
+use flow_model::{PolicyError, Reply, Request, Result, Sampling};
 
 /// An answer in the making.
 #[derive(Clone)]

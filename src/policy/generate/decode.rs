@@ -1,11 +1,12 @@
 //! Writes answers a token a step, with cached keys and values.
 
-use super::answer::PartialAnswer;
-use super::drawing;
+use crate::policy::generate::answer::PartialAnswer;
+use crate::policy::generate::drawing;
 use crate::policy::model::cache::Cache;
-use crate::policy::model::{Net, NEVER};
+use crate::policy::model::Net;
 use crate::policy::tensors::indices;
-use crate::policy::{Sampling, PAD, PAD_TO};
+use flow_model::NEVER;
+use flow_model::{Sampling, PAD, PAD_TO};
 use std::collections::{BTreeMap, BTreeSet};
 use tch::{Kind, Tensor};
 

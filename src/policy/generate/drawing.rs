@@ -6,11 +6,11 @@
 //! f32, so at the edge between two tokens another one may be drawn than on a processor, and a log-probability differs
 //! by rounding.
 
-use super::answer::PartialAnswer;
-use super::penalties::Said;
-use super::sample::draw;
+use crate::policy::generate::answer::PartialAnswer;
+use crate::policy::generate::penalties::Said;
 use crate::policy::tensors::{indices, values};
-use crate::policy::Sampling;
+use flow_model::draw::draw;
+use flow_model::Sampling;
 use std::collections::BTreeMap;
 use tch::{Kind, Tensor};
 

@@ -16,15 +16,14 @@ mod stops;
 pub mod store;
 pub mod weigh;
 
-pub use sample::draw;
-
-use super::model::Net;
-use super::room;
-use super::threads::spread;
-use super::trie::shared;
-use super::{GenerationOutput, Request, Result, Sampling, Tally, Tokenizer, PAD_TO};
+use crate::policy::model::Net;
+use crate::policy::room;
+use crate::policy::threads::spread;
 use answer::PartialAnswer;
 use decode::write;
+use flow_int8::trie::shared;
+use flow_model::{GenerationOutput, Request, Result, Sampling, Tally, PAD_TO};
+use flow_text::Tokenizer;
 use read::{read_there, ReadResult};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -177,10 +176,10 @@ fn answer<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::model::tiny::Tiny;
-    use crate::policy::model::Architecture;
-    use crate::policy::{NewModel, Reply, END};
     use flow_core::seed::Random;
+    use flow_model::tiny::Tiny;
+    use flow_model::Architecture;
+    use flow_model::{NewModel, Reply, END};
     use std::sync::Arc;
     use tch::Kind;
 

@@ -6,7 +6,7 @@
 //! tokens are kept like read ones. Memory is bounded: the least recently used pages are evicted first, the last of a
 //! sequence before the first.
 
-use crate::policy::engine::pages::{KvPage, PagePool, Sequence, PAGE};
+use flow_int8::engine::pages::{KvPage, PagePool, Sequence, PAGE};
 use std::sync::Arc;
 
 /// Some computed tokens, and their continuations.

@@ -1,7 +1,7 @@
 //! Penalties on tokens that were said before. They change what is drawn from; what is recorded stays the
 //! log-probability under the model.
 
-use crate::policy::Sampling;
+use flow_model::Sampling;
 use std::collections::BTreeMap;
 
 /// The tokens that a request and its answer have said, and how often the answer has.

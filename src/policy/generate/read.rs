@@ -1,15 +1,16 @@
 //! Reads sequences as tries: what wasn't read yet, in passes, and the output after each.
 
-use super::rows;
-use super::store::Store;
-use super::SHARE;
-use crate::policy::model::config::DecoderConfig;
+use crate::policy::generate::rows;
+use crate::policy::generate::store::Store;
+use crate::policy::generate::SHARE;
 use crate::policy::model::reading::{Cut, TrieTensors};
 use crate::policy::model::Net;
+use crate::policy::room;
 use crate::policy::tensors::{indices, values};
 use crate::policy::threads::spread;
-use crate::policy::trie::{runs, shared, Trie};
-use crate::policy::{room, Result, PAD_TO};
+use flow_int8::trie::{runs, shared, Trie};
+use flow_model::config::DecoderConfig;
+use flow_model::{Result, PAD_TO};
 use std::ops::Range;
 use tch::Tensor;
 

@@ -1,19 +1,19 @@
-//! Reading and writing row by row, for models whose rows don't depend on one another ([`crate::policy::engine`]).
+//! Reading and writing row by row, for models whose rows don't depend on one another ([`flow_int8::engine`]).
 //!
 //! Any rows may be computed together, so unfinished rows make up one batch, whatever their lengths, and where an answer
 //! ends the next one begins at once. What sequences begin with in common is computed once and read by all of them from
 //! the same pages; answers that wrote the same so far are one row until they part. Written tokens are kept for the next
 //! turn.
 
-use super::answer::PartialAnswer;
-use super::page_cache::PageCache;
-use super::PromptGroup;
-use crate::policy::engine::head::each_output;
-use crate::policy::engine::pages::{advance, Sequence, PAGE};
-use crate::policy::engine::AdaptedEngine;
+use crate::policy::generate::answer::PartialAnswer;
+use crate::policy::generate::page_cache::PageCache;
+use crate::policy::generate::PromptGroup;
 use crate::policy::threads::spread;
-use crate::policy::trie::shared;
-use crate::policy::{Result, Sampling};
+use flow_int8::engine::head::each_output;
+use flow_int8::engine::pages::{advance, Sequence, PAGE};
+use flow_int8::engine::AdaptedEngine;
+use flow_int8::trie::shared;
+use flow_model::{Result, Sampling};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};

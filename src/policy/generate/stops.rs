@@ -1,6 +1,6 @@
 //! Texts that end an answer.
 
-use crate::policy::Tokenizer;
+use flow_text::Tokenizer;
 
 /// Tokens that are looked at besides as many as the longest text has bytes: some of them may be no text.
 const MORE: usize = 8;

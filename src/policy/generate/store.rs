@@ -5,12 +5,12 @@
 //! alone, so sequences with the same beginning reuse it, with the same bits as if they had computed it. Memory is
 //! bounded: tokens read longest ago are forgotten first, the last token of a sequence before the first.
 
-use super::page_cache::PageCache;
-use crate::policy::engine::{pages, AdaptedEngine};
+use crate::policy::generate::page_cache::PageCache;
 use crate::policy::model::Net;
 use crate::policy::room;
 use crate::policy::tensors::indices;
-use crate::policy::trie::shared;
+use flow_int8::engine::{pages, AdaptedEngine};
+use flow_int8::trie::shared;
 use std::collections::HashMap;
 use tch::Tensor;
 

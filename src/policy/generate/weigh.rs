@@ -4,13 +4,13 @@
 //! they part. So a list of many costs what its own tokens cost, and the model's head is computed only where choices
 //! diverge: the other tokens are certain.
 
-use super::parts;
-use super::read::{read, ReadResult};
-use super::store::Store;
-use crate::policy::choices::ChoiceConstraint;
+use crate::policy::generate::parts;
+use crate::policy::generate::read::{read, ReadResult};
+use crate::policy::generate::store::Store;
 use crate::policy::model::Net;
-use crate::policy::sequence::check;
-use crate::policy::{PolicyError, Request, Result, RowFault, Tally};
+use flow_model::choices::ChoiceConstraint;
+use flow_model::sequence::check;
+use flow_model::{PolicyError, Request, Result, RowFault, Tally};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -195,7 +195,7 @@ fn groups(choices: &[&[u32]], fork: &Fork) -> Vec<(u32, Range<usize>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::END;
+    use flow_model::END;
 
     #[test]
     fn choices_part_where_they_differ() {

@@ -5,37 +5,32 @@
 //! Of a published model the folder names the base by its path. A model that was born in a run lies in the adapter's
 //! folder itself: then that folder is all there is of it.
 
-use super::config::VALUE_HEAD;
-use super::folder::{json, read, tensors, whole};
-use super::lora::{whole as learnt_whole, Adapter, Lora};
-use super::parameters::Layout;
-use super::peft::PeftConfig;
-use super::safetensors::SafetensorsFiles;
-use super::saved::{self, check_moments, named, read_moments, write_moments, write_weights, TrainingProgress, TRAINED};
-use super::source::{check, read as read_tensors, TensorSource};
+use crate::policy::model::flat::read as read_tensors;
+use crate::policy::model::safetensors::SafetensorsFiles;
+use crate::policy::model::saved::{self, check_moments, named, read_moments, write_moments, write_weights, TrainingProgress};
+use crate::policy::model::source::{check, TensorSource};
+use crate::policy::tensors::write as tensors;
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, PolicyError, Result};
+use flow_model::config::VALUE_HEAD;
+use flow_model::folder::{json, read, whole};
+use flow_model::lora::{whole as learnt_whole, Adapter, Lora};
+use flow_model::on_disk::TRAINED;
+use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG};
+use flow_model::parameters::Layout;
+use flow_model::peft::PeftConfig;
+use flow_model::{FileFault, PolicyError, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
-/// The adapter's description and its base model.
-pub const CONFIG: &str = "adapter_config.json";
-/// The adapters' weights.
-pub const WEIGHTS: &str = "adapter_model.safetensors";
 const MOMENTS: &str = "adapter_optimizer.safetensors";
-
-/// Whether `folder` is that of an adapter.
-pub fn is_adapter_folder(folder: &Path) -> bool {
-    folder.join(CONFIG).exists()
-}
 
 /// The model that the adapter in `folder` is of, as its configuration names it; none if the folder has that model, too.
 pub fn separate_base(folder: &Path) -> Option<String> {
-    let config: PeftConfig = read(&folder.join(CONFIG)).ok()?;
-    config.base_model_name_or_path.filter(|_| !folder.join(saved::CONFIG).exists())
+    let config: PeftConfig = read(&folder.join(ADAPTER_CONFIG)).ok()?;
+    config.base_model_name_or_path.filter(|_| !folder.join(CONFIG).exists())
 }
 
 /// An adapter as it lies on disk: all but its tensors.
@@ -55,9 +50,9 @@ impl StoredAdapter {
     /// # Errors
     /// Names the file that is missing or damaged, or what can't be computed here.
     pub fn open(folder: &Path) -> Result<StoredAdapter> {
-        let path = folder.join(CONFIG);
+        let path = folder.join(ADAPTER_CONFIG);
         let config = PeftConfig::parse(&read(&path)?).map_err(|fault| PolicyError::at(&path, fault))?;
-        let weights = folder.join(WEIGHTS);
+        let weights = folder.join(ADAPTER_WEIGHTS);
         let files = SafetensorsFiles::open(&weights, vec![weights.clone()])?;
         let modules = || files.names().into_iter().filter_map(Lora::module_of).map(String::from).collect::<BTreeSet<_>>();
         let targets = match &config.target_modules {
@@ -76,14 +71,14 @@ impl StoredAdapter {
     /// # Errors
     /// If there is nothing of that name.
     pub fn base(&self) -> Result<PathBuf> {
-        if self.folder.join(saved::CONFIG).exists() {
+        if self.folder.join(CONFIG).exists() {
             return Ok(self.folder.clone());
         }
         let base = self.base.as_deref().unwrap_or_default();
         let places = [PathBuf::from(base), self.folder.join(base)];
         match places.into_iter().find(|place| !base.is_empty() && place.exists()) {
             Some(place) => Ok(place),
-            None => Err(PolicyError::at(&self.folder.join(CONFIG), FileFault::NoBase { base: base.into() })),
+            None => Err(PolicyError::at(&self.folder.join(ADAPTER_CONFIG), FileFault::NoBase { base: base.into() })),
         }
     }
 
@@ -93,7 +88,8 @@ impl StoredAdapter {
     /// Names what doesn't fit: a target, a tensor, its sizes.
     pub fn adapter(&self, base: &Layout, width: usize) -> Result<Adapter> {
         let head = self.files.names().contains(&learnt_whole(VALUE_HEAD).as_str()).then_some(width);
-        let adapter = Adapter::new(self.lora.clone(), base, head).map_err(|e| PolicyError::at(&self.folder.join(CONFIG), e.into()))?;
+        let adapter =
+            Adapter::new(self.lora.clone(), base, head).map_err(|e| PolicyError::at(&self.folder.join(ADAPTER_CONFIG), e.into()))?;
         check(&self.files, adapter.layout(), "", |_| false)?;
         self.moments.as_ref().map_or(Ok(()), |moments| check_moments(moments, adapter.layout()))?;
         Ok(adapter)
@@ -154,8 +150,8 @@ pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<()> {
                 ".".into()
             }
         };
-        json(&to.join(CONFIG), &PeftConfig::of(&saved.adapter, base))?;
-        tensors(&to.join(WEIGHTS), &named(saved.adapter.layout(), &saved.flat, ""))?;
+        json(&to.join(ADAPTER_CONFIG), &PeftConfig::of(&saved.adapter, base))?;
+        tensors(&to.join(ADAPTER_WEIGHTS), &named(saved.adapter.layout(), &saved.flat, ""))?;
         json(&to.join(TRAINED), &TrainingProgress { version: saved.version, steps: saved.moments.steps })?;
         if saved.moments.steps > 0 {
             write_moments(&to.join(MOMENTS), saved.adapter.layout(), &saved.moments)?;

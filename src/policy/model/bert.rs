@@ -9,11 +9,11 @@
 //!
 //! All matrices have biases; every token sees every other one but the padding.
 
-use super::parameters::{Initializer, Layout};
-use super::weights::Weights;
-use super::NEVER;
-use crate::policy::{FileFault, ModelFault};
+use crate::policy::model::weights::Weights;
 use flow_core::defaults::number;
+use flow_model::parameters::{Initializer, Layout};
+use flow_model::NEVER;
+use flow_model::{FileFault, ModelFault};
 use serde::Deserialize;
 use serde_json::Value;
 use tch::{Kind, Tensor};

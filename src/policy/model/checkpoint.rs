@@ -1,24 +1,28 @@
 //! Models on disk, as they are opened: what `flow` saved, an ordinary Hugging Face folder, a GGUF file, or an adapter's
 //! folder.
 
-use super::config::{EMBEDDING, OUTPUT};
-use super::folder::{names, read, LONGEST, WANTED};
-use super::gguf::{self, Gguf};
-use super::lora::Adapter;
-use super::safetensors::SafetensorsFiles;
-use super::saved::{check_moments, read_moments, NewModelConfig, SavedModel, TrainingProgress, CONFIG, MOMENTS, TRAINED};
-use super::source::{check, read as read_tensors, read_leaf, TensorSource};
-use super::{adapter, find, Architecture, Net};
-use crate::policy::engine::MatrixFormat;
-use crate::policy::tokenizer::{Tokenizer, FILES, WORDS_FILE};
+use super::lora::merge;
+use crate::policy::model::flat::read as read_tensors;
+use crate::policy::model::gguf::{self, Gguf};
+use crate::policy::model::safetensors::SafetensorsFiles;
+use crate::policy::model::saved::{check_moments, read_moments, NewModelConfig, SavedModel, TrainingProgress};
+use crate::policy::model::source::{check, read_leaf, TensorSource};
+use crate::policy::model::{adapter, Net};
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, Head, PolicyError, Result};
 use flow_core::files;
+use flow_int8::engine::MatrixFormat;
+use flow_model::config::{EMBEDDING, OUTPUT};
+use flow_model::folder::{names, read, LONGEST, WANTED};
+use flow_model::lora::Adapter;
+use flow_model::on_disk::{gguf_at, ggufs, is_adapter_folder};
+use flow_model::on_disk::{CONFIG, MOMENTS, TRAINED};
+use flow_model::{find, Architecture};
+use flow_model::{FileFault, Head, PolicyError, Result};
+use flow_text::{Tokenizer, FILES, WORDS_FILE};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind};
 
@@ -51,7 +55,7 @@ pub fn open(path: &Path) -> Result<StoredModel> {
 
 /// As [`open`], with at most `deepest` adapters on one another.
 fn open_over(path: &Path, deepest: usize) -> Result<StoredModel> {
-    if adapter::is_adapter_folder(path) {
+    if is_adapter_folder(path) {
         let own = adapter::StoredAdapter::open(path)?;
         let base = own.base()?;
         let mut stored = if base == path {
@@ -91,28 +95,11 @@ fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel> {
     }
 }
 
-/// The GGUF file that the model at `path` is, or the first of its parts; none where another kind of model lies.
-pub fn gguf_at(path: &Path) -> Option<PathBuf> {
-    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf")) {
-        return Some(path.to_owned());
-    }
-    let found = if path.join(CONFIG).exists() { Vec::new() } else { ggufs(path) };
-    found.first().filter(|first| found.len() == 1 || gguf::parts(first) == found).cloned()
-}
-
 /// The first names of a folder's files, for a message.
 fn listed(names: &[String]) -> String {
     let first: Vec<String> = names.iter().take(5).map(|name| format!("`{name}`")).collect();
     let more = names.len().saturating_sub(first.len());
     first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
-}
-
-/// The GGUF files in a folder, by name.
-fn ggufs(folder: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
-    let mut found: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("gguf"))).collect();
-    found.sort();
-    found
 }
 
 fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel> {
@@ -202,10 +189,11 @@ fn open_gguf(path: &Path) -> Result<StoredModel> {
 /// The architecture of a published model's configuration.
 fn described(config: &Value) -> Result<Arc<dyn Architecture>, FileFault> {
     let name = config["model_type"].as_str().unwrap_or_default();
-    match find(name).filter(|_| name != super::tiny::NAME) {
+    match find(name).filter(|_| name != flow_model::tiny::NAME) {
         Some(read) => read(config),
         None => {
-            let known: Vec<_> = super::ARCHITECTURES.iter().map(|(name, _)| *name).filter(|name| *name != super::tiny::NAME).collect();
+            let known: Vec<_> =
+                flow_model::ARCHITECTURES.iter().map(|(name, _)| *name).filter(|name| *name != flow_model::tiny::NAME).collect();
             Err(FileFault::Unsupported(format!(
                 "the architecture `{name}`; {} are. `train: {{ torchrun: 1 }}` with `serve: {{ vllm: [ADDRESS] }}` trains any family of transformers",
                 known.join(", ")
@@ -283,7 +271,7 @@ impl StoredModel {
             if adapter.head {
                 saved = saved.with_head(Head::Value).map_err(|fault| PolicyError::at(self.source.path(), fault.into()))?;
             }
-            adapter.merge(&saved.architecture.layout(), &mut saved.flat, &stored.read(adapter, device)?);
+            merge(adapter, &saved.architecture.layout(), &mut saved.flat, &stored.read(adapter, device)?);
             saved.version = stored.trained.version;
         }
         Ok(saved)

@@ -10,22 +10,18 @@
 //! logits = Whead rmsnorm(x)
 //! ```
 //!
-//! The input is a trie of tokens, and attention is cut into blocks: see [`super::reading`]. Only some positions are
+//! The input is a trie of tokens, and attention is cut into blocks: see [`crate::policy::model::reading`]. Only some positions are
 //! outputs (the last of a prompt, or those where a response token was chosen), so the last block computes keys and
 //! values everywhere and the rest at those positions.
 
-use super::cache::Cache;
-use super::config::{Biases, DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
-use super::linear::linear;
-use super::lora::LowRank;
-use super::parameters::Layout;
-use super::reading::{AttentionBlocks, TrieTensors};
-use super::rope::{Angles, Rope};
-use super::weights::Weights;
-use super::{Architecture, Network, Sizes};
-use crate::policy::{Head, ModelFault};
-use serde_json::Value;
-use std::sync::Arc;
+use crate::policy::model::cache::Cache;
+use crate::policy::model::linear::linear;
+use crate::policy::model::lora::LowRank;
+use crate::policy::model::reading::{AttentionBlocks, TrieTensors};
+use crate::policy::model::rope::{Angles, Rope};
+use crate::policy::model::weights::Weights;
+use crate::policy::model::Network;
+use flow_model::config::{Biases, DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
 use tch::{Kind, Tensor};
 
 /// A matrix, its bias if it has one, and the low-rank updates of its adapters.
@@ -70,68 +66,6 @@ struct DecoderBlock {
     head_norms: Option<(Tensor, Tensor)>,
     norm1: Tensor,
     norm2: Tensor,
-}
-
-/// A decoder under its name, with the configuration that it was read from.
-pub struct DecoderArchitecture {
-    name: &'static str,
-    config: DecoderConfig,
-    json: Value,
-}
-
-impl DecoderArchitecture {
-    /// `config` as the architecture called `name` has it, read from `json`.
-    pub fn new(name: &'static str, config: DecoderConfig, json: &Value) -> DecoderArchitecture {
-        DecoderArchitecture { name, config, json: json.clone() }
-    }
-}
-
-impl Architecture for DecoderArchitecture {
-    fn sizes(&self) -> Sizes {
-        self.config.sizes()
-    }
-
-    fn layout(&self) -> Layout {
-        self.config.layout()
-    }
-
-    fn network(&self, weights: &Weights) -> Box<dyn Network> {
-        Box::new(Decoder::new(&self.config, weights))
-    }
-
-    fn with_head(&self, head: Head) -> Result<Arc<dyn Architecture>, ModelFault> {
-        if head == Head::Language {
-            return Err(ModelFault::CriticAsPolicy);
-        }
-        let mut json = self.json.clone();
-        json["value_head"] = Value::Bool(true);
-        Ok(Arc::new(DecoderArchitecture {
-            name: self.name,
-            config: DecoderConfig { output: OutputHead::Value, ..self.config.clone() },
-            json,
-        }))
-    }
-
-    fn with_tokens(&self, tokens: usize) -> Arc<dyn Architecture> {
-        let config = DecoderConfig { tokens: tokens.min(self.config.vocab), ..self.config.clone() };
-        Arc::new(DecoderArchitecture { name: self.name, config, json: self.json.clone() })
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn config(&self) -> Value {
-        self.json.clone()
-    }
-
-    fn sized(&self) -> DecoderConfig {
-        self.config.clone()
-    }
-
-    fn in_engine(&self) -> bool {
-        true
-    }
 }
 
 /// A decoder with its weights.

@@ -1,9 +1,10 @@
 //! What a person wants to know of a model before it is loaded: what it is, and whether it fits.
 
-use super::checkpoint::open;
-use super::lora::{Adapter, Lora};
-use super::parameters::Layout;
-use crate::policy::{Dtype, LoraSettings, Omissions, Result};
+use crate::policy::model::checkpoint::open;
+use flow_model::lora::{Adapter, Lora};
+use flow_model::parameters::Layout;
+use flow_model::{Dtype, LoraSettings, Result};
+use flow_text::Omissions;
 use std::path::Path;
 
 /// Bytes of a number that is trained.

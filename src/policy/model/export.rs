@@ -1,11 +1,14 @@
 //! Models for other programs: a folder that `transformers` loads, or an adapter that PEFT does.
 
-use super::adapter::{self, BaseLocation};
-use super::checkpoint::{gguf_at, open};
-use super::folder::{json, tensors, text, whole};
-use super::saved::{named, published, CONFIG, WEIGHTS};
+use crate::policy::model::adapter::{self, BaseLocation};
+use crate::policy::model::checkpoint::open;
+use crate::policy::model::saved::{named, published};
+use crate::policy::tensors::write as tensors;
 use crate::policy::update::Moments;
-use crate::policy::{FileFault, PolicyError, Result};
+use flow_model::folder::{json, text, whole};
+use flow_model::on_disk::gguf_at;
+use flow_model::on_disk::{CONFIG, WEIGHTS};
+use flow_model::{FileFault, PolicyError, Result};
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 use tch::{Device, Kind};

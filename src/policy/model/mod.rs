@@ -8,99 +8,35 @@ pub mod adapter;
 pub mod bert;
 pub mod cache;
 pub mod checkpoint;
-pub mod config;
 mod decoder;
 pub mod description;
 pub mod export;
-mod fields;
-pub mod folder;
+pub mod flat;
 mod gguf;
-mod harmless;
 mod linear;
-mod llama;
 pub mod lora;
-pub mod parameters;
-mod peft;
-mod qwen2;
-mod qwen3;
 pub mod reading;
 pub mod rope;
 pub mod safetensors;
 pub mod saved;
 pub mod source;
-pub mod tiny;
 mod views;
 pub mod weights;
 
-use super::engine::{AdaptedEngine, Engine, MatrixFormat, WeightsByName};
-use super::learner::RowLimits;
-use super::products::isa::Isa;
-use super::tensors::values;
-use super::{FileFault, Head, ModelFault};
+use crate::policy::learner::RowLimits;
+use crate::policy::tensors::values;
 use cache::Cache;
-use config::VALUE_HEAD;
-use lora::Adapter;
-use parameters::Layout;
+use decoder::Decoder;
+use flow_int8::engine::{AdaptedEngine, Engine, MatrixFormat, WeightsByName};
+use flow_int8::products::isa::Isa;
+use flow_model::config::VALUE_HEAD;
+use flow_model::lora::Adapter;
+use flow_model::{Architecture, Sizes};
+use flow_model::{Head, ModelFault};
 use reading::TrieTensors;
-use serde_json::Value;
 use std::sync::Arc;
 use tch::{Kind, Tensor};
 use weights::Weights;
-
-/// Stands for minus infinity in masks: its exponential is 0, and 0 times it is still a number.
-pub const NEVER: f64 = -1e30;
-
-/// Reads an architecture from its configuration.
-pub type ReadArchitecture = fn(&Value) -> Result<Arc<dyn Architecture>, FileFault>;
-
-/// Every architecture: the name in its configuration, and the reader of it.
-pub const ARCHITECTURES: &[(&str, ReadArchitecture)] =
-    &[(tiny::NAME, tiny::read), (llama::NAME, llama::read), (qwen2::NAME, qwen2::read), (qwen3::NAME, qwen3::read)];
-
-/// The reader of configurations with this `name`.
-pub fn find(name: &str) -> Option<ReadArchitecture> {
-    ARCHITECTURES.iter().find(|(known, _)| *known == name).map(|(_, read)| *read)
-}
-
-/// A model's sizes, as far as generation and updates need them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Tokens that it knows.
-    pub vocab: usize,
-    /// Rows of its output matrix, which may be more than its tokenizer has tokens.
-    pub rows: usize,
-    /// The most tokens of a sequence.
-    pub context: usize,
-    /// Numbers of a final state.
-    pub width: usize,
-    /// Whether its head gives one value in place of a logit a token.
-    pub value: bool,
-    /// Numbers that are kept of a token while a sequence is read on: its keys and values in all blocks.
-    pub cached: usize,
-}
-
-/// A model without its weights.
-pub trait Architecture: Send + Sync {
-    /// Its sizes.
-    fn sizes(&self) -> Sizes;
-    /// Its parameters, in the order of drawing and stepping.
-    fn layout(&self) -> Layout;
-    /// It with those weights.
-    fn network(&self, weights: &Weights) -> Box<dyn Network>;
-    /// The same with `head` in place of the head it has.
-    fn with_head(&self, head: Head) -> Result<Arc<dyn Architecture>, ModelFault>;
-    /// The same for a tokenizer of so many tokens, which may be fewer than the rows of its embedding.
-    fn with_tokens(&self, tokens: usize) -> Arc<dyn Architecture>;
-    /// Its name in [`ARCHITECTURES`].
-    fn name(&self) -> &'static str;
-    /// Its configuration, as it is read back.
-    fn config(&self) -> Value;
-    /// The sizes and constants of its decoder.
-    fn sized(&self) -> config::DecoderConfig;
-    /// Whether the engine computes it (`base: int8`, `act: int8`): it knows decoders that their
-    /// [`config::DecoderConfig`] says everything of.
-    fn in_engine(&self) -> bool;
-}
 
 /// A model with its weights: what a forward pass computes.
 pub trait Network: Send {
@@ -122,6 +58,11 @@ pub trait Network: Send {
 
     /// The logits `[n, vocab]` of final states `[n, width]`, or with a value head their values `[n, 1]`.
     fn outputs(&self, states: &Tensor) -> Tensor;
+}
+
+/// An architecture with these weights.
+fn network(architecture: &dyn Architecture, weights: &Weights) -> Box<dyn Network> {
+    Box::new(Decoder::new(&architecture.sized(), weights))
 }
 
 /// A model with its weights: what generation and updates call.
@@ -155,7 +96,7 @@ impl Net {
     /// `architecture` with the weights `flat` `[parameters]`, computed in `kind`, whose answers end with one of `ends`.
     pub fn new(architecture: Arc<dyn Architecture>, flat: &Tensor, kind: Kind, ends: &[u32]) -> Net {
         let weights = Weights::new(&Arc::new(architecture.layout()), flat, kind, false);
-        let network = Some(architecture.network(&weights));
+        let network = Some(network(&*architecture, &weights));
         let (sizes, below) = (architecture.sizes(), architecture.clone());
         Net { sizes, architecture, below, weights, network, ends: ends.into(), seed: 0, running: None }
     }
@@ -224,7 +165,7 @@ impl Net {
         let network = match &self.network {
             _ if running.is_some() => None,
             Some(network) if Arc::ptr_eq(&architecture, &self.architecture) => Some(network.with(&weights)),
-            _ => Some(architecture.network(&weights)),
+            _ => Some(network(&*architecture, &weights)),
         };
         self.assemble(architecture, weights, network, running)
     }

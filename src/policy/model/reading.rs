@@ -10,10 +10,10 @@
 //!   its own slot, and the keys of places 0 to [`PAD_TO`] (i + 1) in order. So the result of a node depends only on the
 //!   tokens before it, not on the rest of the batch.
 
-use super::NEVER;
 use crate::policy::tensors::indices;
-use crate::policy::trie::Trie;
-use crate::policy::{PAD, PAD_TO};
+use flow_int8::trie::Trie;
+use flow_model::NEVER;
+use flow_model::{PAD, PAD_TO};
 use std::collections::BTreeMap;
 use tch::{Device, Tensor};
 

@@ -3,26 +3,56 @@
 //! A file is the length of its header (8 bytes, the least significant first), the header (JSON: for each tensor its
 //! type, its sizes and where it lies), and the tensors' bytes.
 
-use super::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
-use super::source::TensorSource;
-use crate::policy::{FileFault, PolicyError, Result};
+use crate::policy::model::source::TensorSource;
 use flow_core::files;
+use flow_model::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
+use flow_model::{FileFault, PolicyError, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use tch::{Kind, Tensor};
 
 /// No header is longer: the limit of the format's own library.
 const LONGEST_HEADER: u64 = 100_000_000;
 /// Bytes that are read at a time.
 const STRETCH: usize = 64 << 20;
 
+/// The types of numbers that are read.
+#[derive(Clone, Copy, PartialEq)]
+enum NumberKind {
+    F32,
+    F16,
+    Bf16,
+    I64,
+}
+
+impl NumberKind {
+    /// Bytes of one.
+    fn bytes(self) -> usize {
+        match self {
+            NumberKind::F16 | NumberKind::Bf16 => 2,
+            NumberKind::F32 => 4,
+            NumberKind::I64 => 8,
+        }
+    }
+
+    /// The numbers that lie in `bytes`, the least significant byte first.
+    fn read(self, bytes: &[u8], to: &mut Vec<f32>) {
+        to.clear();
+        match self {
+            NumberKind::F32 => to.extend(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b))),
+            NumberKind::F16 => to.extend(bytes.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32())),
+            NumberKind::Bf16 => to.extend(bytes.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32())),
+            NumberKind::I64 => to.extend(bytes.as_chunks().0.iter().map(|b| i64::from_le_bytes(*b) as f32)),
+        }
+    }
+}
+
 /// One tensor in a file.
 struct TensorEntry {
     file: usize,
-    kind: Kind,
+    kind: NumberKind,
     size: Vec<i64>,
     /// Its first byte in the file.
     at: u64,
@@ -104,7 +134,7 @@ impl SafetensorsFiles {
         if one.kind != other.kind || one.size != other.size {
             return Ok(true);
         }
-        let (mut files, mut left) = (Vec::new(), one.size.iter().product::<i64>() as usize * one.kind.elt_size_in_bytes());
+        let (mut files, mut left) = (Vec::new(), one.size.iter().product::<i64>() as usize * one.kind.bytes());
         for entry in [one, other] {
             let path = &self.paths[entry.file];
             let io = |e: std::io::Error| PolicyError::file(path, e);
@@ -171,16 +201,16 @@ fn header(path: &Path, file: usize) -> Result<Vec<(String, TensorEntry)>> {
         let TensorHeader { dtype, shape, data_offsets: [from, to] } =
             serde_json::from_value(described).map_err(|e| bad(format!("`{name}` in the header: {e}")))?;
         let kind = match dtype.as_str() {
-            "F32" => Kind::Float,
-            "F16" => Kind::Half,
-            "BF16" => Kind::BFloat16,
+            "F32" => NumberKind::F32,
+            "F16" => NumberKind::F16,
+            "BF16" => NumberKind::Bf16,
             // The position indices that old encoder checkpoints contain; unused.
-            "I64" if name.ends_with("position_ids") => Kind::Int64,
+            "I64" if name.ends_with("position_ids") => NumberKind::I64,
             _ => return Err(bad(format!("`{name}` is of type {dtype}; F32, F16 and BF16 can be read"))),
         };
         let numbers = shape.iter().try_fold(1u64, |all, &dimension| all.checked_mul(dimension));
         let size = shape.iter().map(|&dimension| i64::try_from(dimension)).collect::<Result<Vec<_>, _>>();
-        let (Some(needed), Ok(size)) = (numbers.and_then(|n| n.checked_mul(kind.elt_size_in_bytes() as u64)), size) else {
+        let (Some(needed), Ok(size)) = (numbers.and_then(|n| n.checked_mul(kind.bytes() as u64)), size) else {
             return Err(bad(format!("`{name}` has sizes {shape:?}")));
         };
         if to.checked_sub(from) != Some(needed) {
@@ -211,21 +241,22 @@ impl TensorSource for SafetensorsFiles {
         self.tensors.get(name).map(|entry| entry.size.clone())
     }
 
-    fn read(&self, name: &str, to: &mut Tensor) -> Result<()> {
+    fn read(&self, name: &str, put: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         let missing = || PolicyError::at(&self.whole, FileFault::NoTensor { tensor: name.into() });
         let entry = self.tensors.get(name).ok_or_else(missing)?;
         let path = &self.paths[entry.file];
         let io = |e: std::io::Error| PolicyError::file(path, e);
         let mut file = File::open(path).map_err(io)?;
         file.seek(SeekFrom::Start(entry.at)).map_err(io)?;
-        let width = entry.kind.elt_size_in_bytes();
-        let (mut done, all) = (0, to.numel());
-        let mut bytes = vec![0; STRETCH.min(all * width)];
+        let width = entry.kind.bytes();
+        let (mut done, all) = (0, entry.size.iter().product::<i64>() as usize);
+        let (mut bytes, mut numbers) = (vec![0; STRETCH.min(all * width)], Vec::new());
         while done < all {
             let count = (STRETCH / width).min(all - done);
             let part = &mut bytes[..count * width];
             file.read_exact(part).map_err(io)?;
-            to.narrow(0, done as i64, count as i64).f_copy_(&Tensor::f_from_data_size(part, &[count as i64], entry.kind)?)?;
+            entry.kind.read(part, &mut numbers);
+            put(done, &numbers)?;
             done += count;
         }
         Ok(())

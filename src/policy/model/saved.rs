@@ -5,14 +5,17 @@
 //! and `vocabulary.json`. Tensors carry the names that the architecture gives them. A folder is written under another
 //! name, synced, then renamed.
 
-use super::folder::{json, tensors, text, whole};
-use super::parameters::Layout;
-use super::safetensors::SafetensorsFiles;
-use super::source::{check, read as read_tensors, TensorSource};
-use super::Architecture;
-use crate::policy::tokenizer::Tokenizer;
+use crate::policy::model::flat::read as read_tensors;
+use crate::policy::model::safetensors::SafetensorsFiles;
+use crate::policy::model::source::{check, TensorSource};
+use crate::policy::tensors::{named_parts, write as tensors};
 use crate::policy::update::Moments;
-use crate::policy::{Head, ModelFault, Result};
+use flow_model::folder::{json, text, whole};
+use flow_model::on_disk::{CONFIG, MOMENTS, TRAINED, WEIGHTS};
+use flow_model::parameters::Layout;
+use flow_model::Architecture;
+use flow_model::{Head, ModelFault, Result};
+use flow_text::Tokenizer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -20,19 +23,6 @@ use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
-/// A model's configuration.
-pub const CONFIG: &str = "config.json";
-/// A model's weights, in one file.
-pub const WEIGHTS: &str = "model.safetensors";
-/// The file with the optimiser's moments, which only those need who train on.
-pub const MOMENTS: &str = "optimizer.safetensors";
-/// Whether a file of a model's folder has moments of the optimiser: that file, an adapter's, or one of a trainer's.
-pub fn is_moments(file: &str) -> bool {
-    file.ends_with(MOMENTS) || file.starts_with("optimizer/")
-}
-
-/// What `flow` adds to a published model's folder.
-pub const TRAINED: &str = "flow.json";
 /// The `config.json` of a new model.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,7 +69,7 @@ impl SavedModel {
         }
         let architecture = self.architecture.with_head(head)?;
         let layout = self.architecture.layout();
-        let had: HashMap<&str, Tensor> = layout.named(&self.flat).collect();
+        let had: HashMap<&str, Tensor> = named_parts(&layout, &self.flat).collect();
         let nothing = |len: i64| Tensor::zeros([len], (self.flat.kind(), self.flat.device()));
         let new = architecture.layout();
         let parts = new.parameters.iter().map(|p| had.get(p.name.as_str()).map_or_else(|| nothing(p.len()), |had| had.reshape([-1])));
@@ -132,7 +122,7 @@ pub fn write_weights(saved: &SavedModel, folder: &Path) -> Result<()> {
 
 /// The parameters in `flat`, by name, as a file has them.
 pub fn named(layout: &Layout, flat: &Tensor, prefix: &str) -> Vec<(String, Tensor)> {
-    layout.named(flat).map(|(name, part)| (format!("{prefix}{name}"), part.to_device(Device::Cpu).contiguous())).collect()
+    named_parts(layout, flat).map(|(name, part)| (format!("{prefix}{name}"), part.to_device(Device::Cpu).contiguous())).collect()
 }
 
 /// Writes the optimiser's moments of parameters with the layout `layout`.

@@ -1,14 +1,8 @@
 //! Tensors that lie in files, found by name and checked against an architecture before any of them is read.
 
-use super::parameters::{Layout, Leaf};
-use crate::policy::tensors::values;
-use crate::policy::threads::spread;
-use crate::policy::{FileFault, PolicyError, Result};
+use flow_model::parameters::{Layout, Leaf};
+use flow_model::{FileFault, PolicyError, Result};
 use std::path::Path;
-use tch::{Device, Kind, Tensor};
-
-/// Threads that read and check tensors, at most.
-const READERS: usize = 8;
 
 /// Tensors of a checkpoint, under the names that its architecture gives them.
 pub trait TensorSource: Sync {
@@ -20,11 +14,11 @@ pub trait TensorSource: Sync {
     fn names(&self) -> Vec<&str>;
     /// The sizes of a tensor; `None` if there is no such.
     fn size(&self, name: &str) -> Option<Vec<i64>>;
-    /// Reads a tensor into `to`, a vector of as many numbers, a stretch at a time.
+    /// Reads a tensor a stretch at a time: `put` takes the place of the first number of each, and the numbers.
     ///
     /// # Errors
-    /// If the file can't be read.
-    fn read(&self, name: &str, to: &mut Tensor) -> Result<()>;
+    /// If the file can't be read, or `put` fails.
+    fn read(&self, name: &str, put: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()>;
 }
 
 /// Whether `source` has every parameter of `layout` in its sizes, and no other tensors than those in `unread`; `prefix`
@@ -64,33 +58,20 @@ pub fn check(source: &dyn TensorSource, layout: &Layout, prefix: &str, unread: f
 /// # Errors
 /// If a file can't be read, or has a NaN or infinite number.
 pub fn read_leaf(source: &dyn TensorSource, layout: &Layout, leaf: &Leaf) -> Result<Vec<f32>> {
-    let numbers = Tensor::empty([leaf.size.iter().product::<i64>()], (Kind::Float, Device::Cpu));
+    let mut all = Vec::with_capacity(leaf.size.iter().product::<i64>() as usize);
     for parameter in layout.stacked_in(leaf) {
-        read_into(source, &parameter.name, &mut numbers.narrow(0, parameter.at - leaf.at, parameter.len()))?;
+        read_finite(source, &parameter.name, &mut |_, numbers| {
+            all.extend_from_slice(numbers);
+            Ok(())
+        })?;
     }
-    Ok(values(&numbers))
+    Ok(all)
 }
 
 /// Reads a tensor, whose numbers must be finite.
-fn read_into(source: &dyn TensorSource, name: &str, to: &mut Tensor) -> Result<()> {
-    source.read(name, to)?;
-    if !bool::try_from(to.f_isfinite()?.f_all()?)? {
-        return Err(PolicyError::at(source.file(name), FileFault::NotFinite { tensor: name.into() }));
-    }
-    Ok(())
-}
-
-/// The flat vector `[layout.len()]` of the tensors that [`check`] found, as numbers of `kind`, each tensor read
-/// straight to its place.
-///
-/// # Errors
-/// If a file can't be read, or has a NaN or infinite number.
-pub fn read(source: &dyn TensorSource, layout: &Layout, prefix: &str, device: Device, kind: Kind) -> Result<Tensor> {
-    let flat = Tensor::empty([layout.len()], (kind, Device::Cpu));
-    let readers = std::thread::available_parallelism().map_or(1, |cores| cores.get()).min(READERS);
-    let place = || flat.shallow_clone();
-    spread(readers, place, &layout.parameters, |flat, parameter| {
-        read_into(source, &format!("{prefix}{}", parameter.name), &mut flat.narrow(0, parameter.at, parameter.len()))
-    })?;
-    Ok(flat.to_device(device))
+pub fn read_finite(source: &dyn TensorSource, name: &str, put: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
+    source.read(name, &mut |at, numbers| match numbers.iter().all(|number| number.is_finite()) {
+        true => put(at, numbers),
+        false => Err(PolicyError::at(source.file(name), FileFault::NotFinite { tensor: name.into() })),
+    })
 }

@@ -1,6 +1,6 @@
 //! Tensors by name: views of one flat vector.
 
-use super::parameters::{Layout, Leaf};
+use flow_model::parameters::{Layout, Leaf};
 use std::sync::Arc;
 use tch::Tensor;
 

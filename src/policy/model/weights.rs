@@ -1,8 +1,10 @@
 //! The weights that a network is made of, and low-rank adapters beside the frozen ones.
 
-use super::lora::{whole, Adapter, LowRank};
-use super::parameters::Layout;
-use super::views::Views;
+use super::lora::low_rank_updates;
+use crate::policy::model::lora::LowRank;
+use crate::policy::model::views::Views;
+use flow_model::lora::{whole, Adapter};
+use flow_model::parameters::Layout;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
 
@@ -86,7 +88,7 @@ impl Weights {
     pub fn low_rank(&self, name: &str) -> Vec<LowRank> {
         let leaf = self.base.layout.leaf_of(name).map(|leaf| &self.base.layout.leaves[leaf]);
         match (&self.adapter, leaf) {
-            (Some((adapter, views)), Some(leaf)) => adapter.low_rank_updates(&self.base.layout, leaf, views, self.kind, self.dropped),
+            (Some((adapter, views)), Some(leaf)) => low_rank_updates(adapter, &self.base.layout, leaf, views, self.kind, self.dropped),
             _ => Vec::new(),
         }
     }
@@ -101,7 +103,7 @@ impl Weights {
     pub fn merged(&self) -> Tensor {
         let mut flat = self.base.flat.to_kind(Kind::Float).copy();
         if let Some((adapter, views)) = &self.adapter {
-            adapter.merge(&self.base.layout, &mut flat, &views.flat);
+            super::lora::merge(adapter, &self.base.layout, &mut flat, &views.flat);
         }
         flat
     }
@@ -154,8 +156,9 @@ impl Weights {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parameters::Initializer;
     use super::*;
+    use crate::policy::tensors::named_parts;
+    use flow_model::parameters::Initializer;
 
     #[test]
     fn a_leaf_is_a_view_of_what_is_stacked_in_it() {
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(weights.get("qk").size(), [3, 2]);
         assert_eq!(weights.get("qk").double_value(&[2, 1]), 11.0);
         assert!(weights.leaves().iter().all(Tensor::requires_grad) && weights.leaves().len() == 3);
-        let named: Vec<_> = weights.layout().named(&flat).collect();
+        let named: Vec<_> = named_parts(weights.layout(), &flat).collect();
         assert_eq!((named[2].0, named[2].1.size(), named[2].1.double_value(&[0, 0])), ("k", vec![1, 2], 10.0));
     }
 }

@@ -1,7 +1,8 @@
 //! Weights of 16 bits: computed with in bf16, trained in f32.
 
-use super::parity::folder;
+use crate::policy::tests::parity::folder;
 use crate::policy::*;
+use flow_model::*;
 use std::collections::BTreeMap;
 
 fn start(dtype: Dtype, lora: Option<LoraSettings>) -> Policy {
@@ -14,7 +15,7 @@ fn rows(policy: &Policy) -> Vec<Example> {
         |i: u64| Request { prompt: (0..10 + i as u32).map(|k| 5 + 7 * k % 300).collect(), seed: i, choices: vec![], ..Request::default() };
     let requests: Vec<_> = (0..24).map(request).collect();
     let replies = policy.generate("actor", 0, requests.clone(), Sampling { max_tokens: 5, ..Default::default() }).unwrap();
-    super::examples(&requests, &replies)
+    crate::policy::tests::examples(&requests, &replies)
 }
 
 fn apart(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
@@ -87,7 +88,7 @@ fn how_far_acting_and_learning_are_apart_is_measured() {
 /// adapter.
 #[test]
 fn a_row_has_the_same_bits_in_any_company() {
-    let new = NewModel { layers: 3, width: 384, hidden: Some(1536), ..super::tiny() };
+    let new = NewModel { layers: 3, width: 384, hidden: Some(1536), ..crate::policy::tests::tiny() };
     let temporary = tempfile::tempdir().unwrap();
     let wide = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::New(new))]), &[], 3, 1).unwrap();
     wide.save("actor", temporary.path()).unwrap();
@@ -102,8 +103,10 @@ fn a_row_has_the_same_bits_in_any_company() {
     for lora in [None, Some(LoraSettings { targets: vec!["all-linear".into()], ..Default::default() })] {
         let load = LoadModel { load: temporary.path().display().to_string(), dtype: Dtype::Bf16, lora, ..Default::default() };
         let policy = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Load(load))]), &[], 3, 1).unwrap();
-        let answers = |version, requests: &[Request]| policy.generate("actor", version, requests.to_vec(), super::sampling(1.0)).unwrap();
-        let learnt = super::examples(&requests, &answers(0, &requests));
+        let answers = |version, requests: &[Request]| {
+            policy.generate("actor", version, requests.to_vec(), crate::policy::tests::sampling(1.0)).unwrap()
+        };
+        let learnt = crate::policy::tests::examples(&requests, &answers(0, &requests));
         let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-3, ..Default::default() };
         policy.update("actor", learnt.clone(), &settings).unwrap();
         let together = answers(1, &requests);

@@ -1,7 +1,7 @@
 //! Model folders and files that can't be used: each has a message that names what is wrong, and nothing is loaded.
 
-use super::parity::folder;
 use crate::policy::model::checkpoint;
+use crate::policy::tests::parity::folder;
 use serde_json::{json, Value};
 use std::fs;
 use std::path::Path;
@@ -185,7 +185,7 @@ fn gguf_files() {
 fn a_saved_vocabulary_is_the_one_that_the_weights_were_trained_with() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("actor");
-    super::start(1).save("actor", &folder).unwrap();
+    crate::policy::tests::start(1).save("actor", &folder).unwrap();
     let words = folder.join("vocabulary.json");
     let whole: Vec<String> = serde_json::from_str(&fs::read_to_string(&words).unwrap()).unwrap();
     assert!(checkpoint::open(&folder).is_ok());

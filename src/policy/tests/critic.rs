@@ -1,7 +1,8 @@
 //! A critic: a model with a value head, what it answers and how it learns.
 
-use super::{examples, requests, sampling, tiny};
+use crate::policy::tests::{examples, requests, sampling, tiny};
 use crate::policy::*;
+use flow_model::*;
 use std::collections::BTreeMap;
 
 fn start(threads: usize) -> Policy {

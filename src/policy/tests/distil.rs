@@ -1,8 +1,9 @@
 //! Distillation: towards another model, behind another prompt, weighed by a column, and towards a mean of the model's
 //! own versions.
 
-use super::{examples, requests, sampling, start, weights};
+use crate::policy::tests::{examples, requests, sampling, start, weights};
 use crate::policy::*;
+use flow_model::*;
 
 /// A policy, and rows that it made.
 fn acted(count: usize) -> (Policy, Vec<Example>) {

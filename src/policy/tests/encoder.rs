@@ -1,7 +1,8 @@
 //! Encoders against what `transformers` computes: tests/golden/models/encoder, made anew by `make parity-models`.
 
-use super::parity::folder;
+use crate::policy::tests::parity::folder;
 use crate::policy::*;
+use flow_model::*;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs;

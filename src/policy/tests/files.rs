@@ -1,12 +1,14 @@
 //! What is read in the files of published models, against what `transformers` reads there: tests/golden/files.json,
 //! which scripts/parity_files.py makes.
 
-use super::parity::folder;
-use crate::policy::model::config::{DecoderConfig, OutputHead};
-use crate::policy::model::rope::Scaling;
-use crate::policy::model::{find, ARCHITECTURES};
-use crate::policy::tokenizer::{ChatTemplate, FILES};
+use crate::policy::tests::parity::folder;
 use crate::policy::*;
+use flow_model::config::{DecoderConfig, OutputHead};
+use flow_model::rope::Scaling;
+use flow_model::*;
+use flow_model::{find, ARCHITECTURES};
+use flow_text::{ChatTemplate, FILES};
+use flow_text::{Message, Tokenizer};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

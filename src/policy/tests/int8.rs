@@ -1,14 +1,15 @@
 //! A base in 8 bits, or in f32 row by row, beside adapters that learn: sampler and learner are one model.
 
-use super::parity::folder;
-use super::{examples, requests, sampling, tiny};
-use crate::policy::engine::MatrixFormat;
 use crate::policy::model::{checkpoint, Net};
-use crate::policy::settings::Base;
+use crate::policy::tests::parity::folder;
+use crate::policy::tests::{examples, requests, sampling, tiny};
 use crate::policy::update::local::logprobs;
 use crate::policy::update::parallel::Parallel;
 use crate::policy::update::passes::TrainingRow;
 use crate::policy::*;
+use flow_int8::engine::MatrixFormat;
+use flow_model::Base;
+use flow_model::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tch::{Device, Kind, Tensor};

@@ -1,8 +1,9 @@
 //! The policy learns, and how fast.
 
-use super::{examples, sampling, start};
+use crate::policy::tests::{examples, sampling, start};
 use crate::policy::*;
 use flow_core::seed::Random;
+use flow_model::*;
 use std::collections::BTreeMap;
 
 #[test]

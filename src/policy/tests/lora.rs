@@ -1,12 +1,14 @@
 //! Adapters: what they compute, what is learnt, and what is saved of them.
 
-use super::parity::{folder, states};
-use super::{examples, requests, sampling, tiny};
 use crate::policy::model::checkpoint;
 use crate::policy::model::reading::Cut;
 use crate::policy::model::Net;
 use crate::policy::tensors::indices;
+use crate::policy::tensors::named_parts;
+use crate::policy::tests::parity::{folder, states};
+use crate::policy::tests::{examples, requests, sampling, tiny};
 use crate::policy::*;
+use flow_model::*;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
@@ -135,8 +137,8 @@ fn gradients_are_those_of_the_merged_matrix() {
     // With W' = W + s B A and G the gradient of W': dA = s B^T G, dB = s G A^T.
     let base = checkpoint::load(&folder("qwen3"), Device::Cpu, Kind::Float).unwrap();
     let plain = Net::new(base.architecture, &base.flat, Kind::Float, base.tokenizer.ends());
-    let lora = model::lora::Lora { rank: 3, alpha: 6.0, dropout: 0.0, stabilised: false, targets: vec!["all-linear".into()] };
-    let adapter = std::sync::Arc::new(model::lora::Adapter::new(lora, plain.base_layout(), None).unwrap());
+    let lora = flow_model::lora::Lora { rank: 3, alpha: 6.0, dropout: 0.0, stabilised: false, targets: vec!["all-linear".into()] };
+    let adapter = std::sync::Arc::new(flow_model::lora::Adapter::new(lora, plain.base_layout(), None).unwrap());
     let mut flat = Tensor::from_slice(&adapter.layout().random(5));
     flat += Tensor::from_slice(&adapter.layout().random(6)).roll([7], [0]) * 0.3;
     let own = plain.adapted(&adapter, &flat).unwrap();
@@ -152,9 +154,10 @@ fn gradients_are_those_of_the_merged_matrix() {
     let far = |a: &Tensor, b: &Tensor| (a - b).abs().max().double_value(&[]);
     assert!(far(&ours, &theirs) < 1e-5, "logits differ by {}", far(&ours, &theirs));
     assert!(far(&ours, &gradients(plain.share(true)).0) > 0.1, "the adapter does something");
-    let (low, flat): (HashMap<_, _>, HashMap<_, _>) = (adapter.layout().named(&low).collect(), adapter.layout().named(&flat).collect());
+    let (low, flat): (HashMap<_, _>, HashMap<_, _>) =
+        (named_parts(adapter.layout(), &low).collect(), named_parts(adapter.layout(), &flat).collect());
     let mut compared = 0;
-    for (name, gradient) in plain.base_layout().named(&whole) {
+    for (name, gradient) in named_parts(plain.base_layout(), &whole) {
         let part = |part: &str| format!("base_model.model.{}.{part}.weight", name.trim_end_matches(".weight"));
         let [a, b] = ["lora_A", "lora_B"].map(part);
         let (Some(a_of), Some(b_of)) = (flat.get(a.as_str()), flat.get(b.as_str())) else { continue };
@@ -231,20 +234,21 @@ fn logits_gradients_and_merged_matrices_are_those_of_peft() {
         assert!((loss.double_value(&[]) - golden["loss"].as_f64().unwrap()).abs() < 1e-5);
         let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
         let flat = Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0);
-        let compared = net.layout().named(&flat).map(|(parameter, gradient)| {
+        let compared = named_parts(net.layout(), &flat).map(|(parameter, gradient)| {
             let difference = far(&gradient, &theirs[&format!("gradient.{parameter}")]);
             assert!(difference < 1e-4, "{name}: the gradient of {parameter} differs by {difference}");
         });
         assert_eq!(compared.count(), theirs.keys().filter(|name| name.starts_with("gradient.")).count());
         let merged = net.merged();
-        let compared = plain.base_layout().named(&merged).filter(|(name, _)| name.ends_with("_proj.weight")).map(|(parameter, matrix)| {
-            let difference = far(&matrix, &theirs[&format!("merged.{parameter}")]);
-            assert!(difference < 1e-5, "{name}: {parameter}, merged, differs by {difference}");
-        });
+        let compared =
+            named_parts(plain.base_layout(), &merged).filter(|(name, _)| name.ends_with("_proj.weight")).map(|(parameter, matrix)| {
+                let difference = far(&matrix, &theirs[&format!("merged.{parameter}")]);
+                assert!(difference < 1e-5, "{name}: {parameter}, merged, differs by {difference}");
+            });
         assert_eq!(compared.count(), theirs.keys().filter(|name| name.starts_with("merged.")).count());
         // Our own start is within the bound of theirs, and as wide.
         let start = Tensor::from_slice(&adapter.layout().random(1));
-        let ours: HashMap<_, _> = adapter.layout().named(&start).collect();
+        let ours: HashMap<_, _> = named_parts(adapter.layout(), &start).collect();
         for begins in golden["starts"].as_array().unwrap() {
             let largest = ours[begins["name"].as_str().unwrap()].abs().max().double_value(&[]);
             let (their_largest, bound) = (begins["largest"].as_f64().unwrap(), 1.0 / begins["inputs"].as_f64().unwrap().sqrt());

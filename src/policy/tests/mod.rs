@@ -6,6 +6,7 @@ mod broken;
 mod critic;
 mod distil;
 mod encoder;
+mod engine;
 mod files;
 mod int8;
 mod learning;
@@ -20,6 +21,7 @@ mod weigh;
 
 use crate::policy::*;
 use flow_core::seed::Random;
+use flow_model::*;
 use std::collections::BTreeMap;
 
 pub fn tiny() -> NewModel {

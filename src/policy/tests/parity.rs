@@ -4,9 +4,12 @@ use crate::policy::model::checkpoint;
 use crate::policy::model::reading::{Cut, TrieTensors};
 use crate::policy::model::saved::SavedModel;
 use crate::policy::model::Net;
+use crate::policy::tensors::named_parts;
 use crate::policy::tensors::{indices, values};
-use crate::policy::trie::Trie;
 use crate::policy::*;
+use flow_int8::trie::Trie;
+use flow_model::*;
+use flow_text::Message;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -65,7 +68,7 @@ fn logits_and_gradients_are_those_of_transformers() {
             assert!((loss.double_value(&[]) - golden["loss"].as_f64().unwrap()).abs() < 1e-5);
             let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
             let flat = Tensor::cat(&gradients.iter().map(|gradient| gradient.reshape([-1])).collect::<Vec<_>>(), 0);
-            for (parameter, gradient) in net.layout().named(&flat) {
+            for (parameter, gradient) in named_parts(net.layout(), &flat) {
                 let theirs = &tensors[&format!("gradient.{parameter}")];
                 let (difference, largest) = apart(&gradient, theirs);
                 assert!(
@@ -210,7 +213,7 @@ fn smollm2_from_gguf() {
     // A gradient's norm, against the norm of all: some are small differences of large numbers, which f32 rounds.
     let theirs = |parameter: &str| golden["norms"][parameter].as_f64().unwrap();
     let whole = net.layout().parameters.iter().map(|p| theirs(&p.name).powi(2)).sum::<f64>().sqrt();
-    let apart = net.layout().named(&flat).map(|(parameter, gradient)| {
+    let apart = named_parts(net.layout(), &flat).map(|(parameter, gradient)| {
         let (ours, theirs) = (gradient.norm().double_value(&[]), theirs(parameter));
         ((ours - theirs).abs() / whole, (ours / theirs - 1.0).abs(), parameter)
     });

@@ -4,6 +4,8 @@
 mod server;
 
 use crate::policy::*;
+use flow_model::*;
+use flow_text::Message;
 use serde_json::json;
 use server::{echoed, spoken, Said, Server};
 use std::collections::BTreeMap;
@@ -115,7 +117,7 @@ fn what_is_no_answer_is_a_fault_of_its_row() {
     let replies = ask(&policy, &["fine", "busy", "broken", "long", "garbage", "other", "bare", "wrong", "slow", "fine too"]).unwrap();
     assert!(replies[0].is_ok() && replies[9].is_ok());
     let causes: Vec<(Unanswered, String)> = replies[1..9].iter().map(cause).collect();
-    use Unanswered::*;
+    use flow_model::Unanswered::*;
     let kinds: Vec<Unanswered> = causes.iter().map(|(cause, _)| *cause).collect();
     assert_eq!(kinds, [Refused, Refused, Refused, Malformed, Malformed, Malformed, Malformed, Late]);
     assert!(causes[1].1.ends_with("/v1/chat/completions: HTTP 500: oh no"), "{}", causes[1].1);

@@ -1,10 +1,11 @@
 //! Further adapters on one base: its weights are there once, and each adapter learns by itself.
 
-use super::{examples, requests, sampling, tiny};
 use crate::policy::model::checkpoint;
-use crate::policy::settings::Base;
+use crate::policy::tests::{examples, requests, sampling, tiny};
 use crate::policy::versions::VersionedModel;
 use crate::policy::*;
+use flow_model::Base;
+use flow_model::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tch::Device;

@@ -1,14 +1,15 @@
 //! However the rows of an update are split into passes, the same comes out, up to rounding.
 
-use super::{examples, requests, sampling, start};
+use crate::policy::tests::{examples, requests, sampling, start};
 use crate::policy::*;
 use flow_core::seed::Random;
+use flow_model::*;
 use proptest::prelude::*;
 
 /// Settings of every kind. The step is linear in the gradient (AdamW with an eps that drowns its second moment), so
 /// that weights can be compared: an Adam step near a gradient of 0 turns on its last bit.
 fn settings() -> impl Strategy<Value = UpdateSettings> {
-    use Aggregation::*;
+    use flow_model::Aggregation::*;
     let aggregation = prop_oneof![Just(TokenMean), Just(SeqMeanTokenSum), Just(SeqMeanTokenMean), Just(SeqMeanTokenSumNorm)];
     let ratio = prop_oneof![Just(RatioKind::Token), Just(RatioKind::Sequence)];
     let old = prop_oneof![Just(None), Just(Some(RatioDenominator::Recomputed))];

@@ -1,9 +1,10 @@
 //! A model in a trainer against the same one that learns here. `make train-parity` runs what needs PyTorch from PyPI.
 
-use super::parity::folder;
+use crate::policy::tests::parity::folder;
 use crate::policy::trainer::TrainedModel;
 use crate::policy::*;
 use flow_core::seed::Random;
+use flow_model::*;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

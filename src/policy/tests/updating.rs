@@ -1,7 +1,8 @@
 //! What an update says of its rows, which of them it leaves out, and that it stops before it breaks anything.
 
-use super::{examples, requests, sampling, start, weights};
+use crate::policy::tests::{examples, requests, sampling, start, weights};
 use crate::policy::*;
+use flow_model::*;
 
 /// A policy, and rows that it made.
 fn acted(count: usize) -> (Policy, Vec<Example>) {

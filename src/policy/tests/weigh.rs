@@ -1,7 +1,8 @@
 //! Choices that are weighed: the same numbers as row by row, and no token twice however long the list is.
 
-use super::*;
+use crate::policy::tests::*;
 use flow_core::seed::Random;
+use flow_model::*;
 use std::collections::BTreeMap;
 
 fn policy() -> Policy {

@@ -1,9 +1,9 @@
 //! The connection to rank 0 of a trainer: a request and its answer at a time, each a line of JSON and, where it says
 //! `bytes`, so many bytes behind it (docs/protocol.md, "Trainers").
 
-use super::process::{Processes, SECRET};
-use crate::policy::{ModelFault, PolicyError, Result, TrainSettings};
+use crate::policy::trainer::process::{Processes, SECRET};
 use flow_core::files;
+use flow_model::{ModelFault, PolicyError, Result, TrainSettings};
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};

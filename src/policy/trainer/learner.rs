@@ -1,16 +1,17 @@
 //! Passes and steps of a model in a trainer.
 
-use super::TrainedModel;
 use crate::policy::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
 use crate::policy::pause::pause;
 use crate::policy::tensors::values;
+use crate::policy::trainer::TrainedModel;
 use crate::policy::update::batch::UpdateBatch;
 use crate::policy::update::gradient::{pass, PassResult, TokenWeight};
 use crate::policy::update::outputs::TokenOutputs;
 use crate::policy::update::passes::{read_rows, Pass, PassLimits, Target, TrainingRow};
 use crate::policy::update::update;
-use crate::policy::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateSettings};
+use crate::policy::UpdateReport;
 use flow_core::seed::mix;
+use flow_model::{Example, ModelFault, PolicyError, Result, UpdateSettings};
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -268,8 +269,8 @@ impl Learner for TrainerLearner<'_> {
 mod tests {
     use super::*;
     use crate::policy::model::reading::Cut;
-    use crate::policy::model::Sizes;
     use crate::policy::update::passes::{passes, Passes};
+    use flow_model::Sizes;
 
     /// Two episodes of a task: three turns of the first, one of the second, and the first turn once more.
     #[test]

@@ -1,9 +1,9 @@
 //! The connection to a trainer over its life: one that flow started and that ends between two requests is started again,
 //! beside whatever else is done, and goes on from the weights that were saved last.
 
-use super::connection::Connection;
-use crate::policy::{ModelFault, PolicyError, Result, TrainSettings};
+use crate::policy::trainer::connection::Connection;
 use crossbeam_channel::{bounded, Receiver, TryRecvError};
+use flow_model::{ModelFault, PolicyError, Result, TrainSettings};
 use serde_json::{json, Value};
 
 /// How a trainer is opened.

@@ -11,20 +11,23 @@ mod link;
 mod process;
 
 pub use learner::TrainerWeights;
-pub use process::{each_line, find_flow_train};
 
-use super::learner::RowLimits;
-use super::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
-use super::model::folder::{json, read, whole};
-use super::model::lora::{Adapter, Lora, HEAD_MODULE};
-use super::model::saved::{is_moments, TrainingProgress, CONFIG, TRAINED};
-use super::model::{checkpoint, Sizes};
-use super::remote::{ExportedWeights, Weights};
-use super::tokenizer::FILES;
-use super::update::Moments;
-use super::versions::VersionedModel;
-use super::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, Tokenizer, TrainSettings};
+use crate::policy::learner::RowLimits;
+use crate::policy::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
+use crate::policy::model::checkpoint;
+use crate::policy::model::saved::TrainingProgress;
+use crate::policy::update::Moments;
+use crate::policy::versions::VersionedModel;
 use flow_core::seed::{bytes, mix, text};
+use flow_model::folder::{json, read, whole};
+use flow_model::lora::{Adapter, Lora, HEAD_MODULE};
+use flow_model::on_disk::{gguf_at, is_adapter_folder, ADAPTER_CONFIG, ADAPTER_WEIGHTS};
+use flow_model::on_disk::{is_moments, CONFIG, TRAINED};
+use flow_model::Sizes;
+use flow_model::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, TrainSettings};
+use flow_serve::{ExportedWeights, Weights};
+use flow_text::Tokenizer;
+use flow_text::FILES;
 use link::{load, Link, Opening};
 use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};
@@ -114,8 +117,8 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
         () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
         () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
-        () if checkpoint::gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
-        () if adapter::is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
+        () if gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
+        () if is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
             Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
         }
         () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
@@ -130,7 +133,7 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
 pub fn critic(load: &LoadModel) -> Result<bool> {
     let Places { base, adapter } = places(load)?;
     let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
-    let learnt = adapter.map(|folder| read::<Value>(&folder.join(adapter::CONFIG))).transpose()?;
+    let learnt = adapter.map(|folder| read::<Value>(&folder.join(ADAPTER_CONFIG))).transpose()?;
     let beside = learnt
         .is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| saved.iter().any(|module| module == HEAD_MODULE)));
     Ok(load.head == Some(Head::Value) || stored || beside)
@@ -340,7 +343,7 @@ impl TrainedModel {
     pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedWeights> {
         let (_, folder) = self.versions.iter().find(|(kept, _)| *kept == version).ok_or_else(|| self.no_version(version))?;
         let files = match self.adapted {
-            true => vec![adapter::WEIGHTS.into(), adapter::CONFIG.into()],
+            true => vec![ADAPTER_WEIGHTS.into(), ADAPTER_CONFIG.into()],
             false => model_files(folder)?,
         };
         let content =

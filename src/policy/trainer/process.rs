@@ -1,12 +1,12 @@
 //! The processes of a trainer that flow starts: torchrun on this host, and what they print.
 
-use flow_core::python_package;
+use flow_core::child::{each_line, find_module};
 use parking_lot::Mutex;
 use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Processes {
             command.args(["--device", "cpu"]);
         }
         command.env(SECRET, secret).env("PYTHONUNBUFFERED", "1");
-        find_flow_train(&mut command)?;
+        find_module("flow_train", &mut command)?;
         // All ranks are on this host: nothing of theirs is to be reached from another one.
         for variable in ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"].into_iter().filter(|name| std::env::var_os(name).is_none()) {
             command.env(variable, "lo");
@@ -135,30 +135,6 @@ fn keep(stream: impl Read, lines: &Mutex<VecDeque<String>>) {
         }
         lines.push_back(text);
     });
-}
-
-/// The beginning of each line that a process prints, until it ends.
-pub fn each_line(stream: impl Read, mut each: impl FnMut(String)) {
-    let mut stream = BufReader::new(stream);
-    let mut line = Vec::new();
-    // A line of any length.
-    while matches!(io::Read::by_ref(&mut stream).take(1 << 16).read_until(b'\n', &mut line), Ok(read) if read > 0) {
-        each(String::from_utf8_lossy(&line).trim_end().chars().take(400).collect());
-        line.clear();
-    }
-}
-
-/// Has the Python that `command` starts find `flow_train`; where the package is installed it needs no help.
-///
-/// # Errors
-/// If a path can't be named in PYTHONPATH.
-pub fn find_flow_train(command: &mut Command) -> Result<(), String> {
-    if let Some(package) = python_package::holding("flow_train") {
-        let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
-        let paths = std::iter::once(package).chain(std::env::split_paths(&path).filter(|path| path != Path::new("")));
-        command.env("PYTHONPATH", std::env::join_paths(paths).map_err(|e| e.to_string())?);
-    }
-    Ok(())
 }
 
 /// What torchrun writes itself.

@@ -1,8 +1,8 @@
 //! AdamW (Loshchilov and Hutter 2019) on the flat vector of parameters, in plain tensor operations, so that its state
 //! can be saved.
 
-use super::settings::UpdateSettings;
-use crate::policy::model::parameters::Layout;
+use flow_model::parameters::Layout;
+use flow_model::UpdateSettings;
 use tch::{Kind, Tensor};
 
 /// The moments of the gradient, how many steps made them, and the decaying mean of the weights.
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn each_group_decays_at_its_own_rate() {
-        use crate::policy::model::parameters::Initializer;
+        use flow_model::parameters::Initializer;
         let mut layout = Layout::default();
         layout.add("embed_tokens.weight", &[2, 2], Initializer::Zeros);
         layout.add("q_proj.weight", &[2, 1], Initializer::Zeros);

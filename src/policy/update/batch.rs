@@ -5,12 +5,12 @@
 //! takes no part at all. By the paper's Eq. 2 (`mask_from: current`) it is the terms of each step that are masked, and
 //! every mean divides by all tokens.
 
-use super::passes::{many, TrainingRow};
-use super::report::RowUse;
-use super::settings::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
-use super::surrogate::covarying;
 use crate::policy::learner::Learner;
-use crate::policy::{Example, PolicyError, Result, RowFault, UpdateFault};
+use crate::policy::update::passes::{many, TrainingRow};
+use crate::policy::update::report::RowUse;
+use crate::policy::update::surrogate::covarying;
+use flow_model::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
+use flow_model::{Example, PolicyError, Result, RowFault, UpdateFault};
 
 /// The rows of an update.
 pub struct UpdateBatch<'a> {

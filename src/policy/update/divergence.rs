@@ -1,8 +1,8 @@
 //! The divergence of the policy from a teacher over all that either could have written at a token. One is a value of
 //! [`Divergence`] and a line of [`between`].
 
-use super::outputs::Listed;
-use super::settings::{Divergence, UpdateSettings};
+use crate::policy::update::outputs::Listed;
+use flow_model::{Divergence, UpdateSettings};
 use tch::Tensor;
 
 /// What a rest counts as at least: in f32, a sum of probabilities is known to about that.

@@ -1,17 +1,17 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
-use super::batch::UpdateBatch;
-use super::outputs::TokenOutputs;
-use super::parallel::{number, Parallel, WireFormat};
-use super::passes::{Pass, TrainingRow};
-use super::settings::Objective;
-use super::terms::{PassTokens, Terms};
 use crate::policy::learner::{Gradients, Tracer, Wanted};
 use crate::policy::model::Net;
 use crate::policy::pause::pause;
 use crate::policy::room;
 use crate::policy::tensors::{indices, values};
-use crate::policy::{PolicyError, Result};
+use crate::policy::update::batch::UpdateBatch;
+use crate::policy::update::outputs::TokenOutputs;
+use crate::policy::update::parallel::{number, Parallel, WireFormat};
+use crate::policy::update::passes::{Pass, TrainingRow};
+use crate::policy::update::terms::{PassTokens, Terms};
+use flow_model::Objective;
+use flow_model::{PolicyError, Result};
 use tch::{Device, Kind, Tensor};
 
 /// Gradients of passes are summed into this many sums, pass i into sum i modulo this, and these in their order: the
@@ -237,16 +237,16 @@ fn sorted(rows: impl Iterator<Item = usize>) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::adamw::Moments;
-    use super::super::local::LocalLearner;
-    use super::super::passes::{passes, PassLimits};
-    use super::super::settings::{Divergence, UpdateSettings};
     use super::*;
     use crate::policy::model::reading::Cut;
-    use crate::policy::model::tiny::Tiny;
-    use crate::policy::model::Architecture;
-    use crate::policy::{Example, Head, NewModel, END};
+    use crate::policy::update::adamw::Moments;
+    use crate::policy::update::local::LocalLearner;
+    use crate::policy::update::passes::{passes, PassLimits};
     use flow_core::seed::Random;
+    use flow_model::tiny::Tiny;
+    use flow_model::Architecture;
+    use flow_model::{Divergence, UpdateSettings};
+    use flow_model::{Example, Head, NewModel, END};
     use std::sync::Arc;
 
     const VOCAB: usize = 20;

@@ -1,17 +1,17 @@
 //! The learner in this process: libtorch or the engine computes, on all threads and in all processes of the run, and
 //! the weights and AdamW's moments are vectors here.
 
-use super::adamw::{decays, norm, step, Moments};
-use super::batch::UpdateBatch;
-use super::gradient::{gradients, GradientStep, PassResult, TokenWeight};
-use super::parallel::Parallel;
-use super::passes::{read_rows, Pass, TrainingRow};
-use super::settings::UpdateSettings;
 use crate::policy::learner::{Learner, RowLimits, Tracer, Wanted};
 use crate::policy::model::Net;
 use crate::policy::tensors::values;
-use crate::policy::Result;
+use crate::policy::update::adamw::{decays, norm, step, Moments};
+use crate::policy::update::batch::UpdateBatch;
+use crate::policy::update::gradient::{gradients, GradientStep, PassResult, TokenWeight};
+use crate::policy::update::parallel::Parallel;
+use crate::policy::update::passes::{read_rows, Pass, TrainingRow};
 use flow_core::seed::mix;
+use flow_model::Result;
+use flow_model::UpdateSettings;
 use tch::Tensor;
 
 /// A model that learns here.

@@ -1,7 +1,7 @@
 //! The parts of the loss of each token, as small functions on vectors of one value a token: ratios, REINFORCE, values,
-//! divergences (Schulman 2020), weights. How a ratio and an advantage become a loss stands in [`super::surrogate`].
+//! divergences (Schulman 2020), weights. How a ratio and an advantage become a loss stands in [`crate::policy::update::surrogate`].
 
-use super::settings::{Aggregation, KlKind};
+use flow_model::{Aggregation, KlKind};
 use tch::{Kind, Tensor};
 
 /// How far the logarithm of a ratio may go; from there on k3 goes straight on.

@@ -1,7 +1,7 @@
 //! Which rows make up each optimiser step.
 
-use super::settings::{Remainder, UpdateSettings};
 use flow_core::seed::{mix, Random};
+use flow_model::{Remainder, UpdateSettings};
 
 /// The rows of each optimiser step, in the order of the steps, and the rows that are in none of them.
 pub struct Steps {

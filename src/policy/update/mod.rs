@@ -13,23 +13,21 @@ pub mod parallel;
 pub mod passes;
 pub mod report;
 mod schedule;
-pub mod settings;
 mod surrogate;
 mod terms;
 mod trace;
-mod variants;
 
-use super::learner::Learner;
-use super::model::reading::Cut;
-use super::{Example, ModelFault, PolicyError, Result};
+use crate::policy::learner::Learner;
+use crate::policy::model::reading::Cut;
 pub use adamw::Moments;
 use batch::UpdateBatch;
+use flow_model::{Example, ModelFault, PolicyError, Result};
+use flow_model::{Objective, RatioKind, UpdateSettings};
 use gradient::{PassResult, TokenWeight};
 use loss::StepCounts;
 use minibatch::{draw, Steps};
 use passes::{passes, Pass, Passes};
 use report::{RowReport, RowUse, TokenFigures, UpdateReport};
-use settings::{Objective, RatioKind, UpdateSettings};
 use std::collections::BTreeMap;
 
 /// Has `learner`, the model called `name`, learn from `examples`. Gives the report, whose version is up to the caller,

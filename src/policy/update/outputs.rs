@@ -181,9 +181,9 @@ fn tempered(logits: &Tensor, temperatures: &[f32]) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::model::NEVER;
     use crate::policy::tensors::values;
     use crate::policy::update::loss;
+    use flow_model::NEVER;
 
     /// Probabilities 1/8, 2/8, 5/8, the second chosen: (1 - 1/4)^2 + (1/8)^2 + (5/8)^2 = 0.96875, whose root is
     /// 0.984251. The others are held to autograd: at two temperatures, with one token not allowed, and where p is

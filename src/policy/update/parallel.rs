@@ -7,8 +7,8 @@
 //! everywhere, bit for bit.
 
 use crate::policy::threads::spread;
-use crate::policy::{PolicyError, Result};
 use flow_core::seed::mix;
+use flow_model::{PolicyError, Result};
 
 /// The processes that make the same updates.
 pub trait Peers: Send + Sync {

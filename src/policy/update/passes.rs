@@ -4,15 +4,15 @@
 //! begin with in common is computed once, forward and backward. The loss knows nothing of it: it is made of rows. How
 //! rows are cut into passes follows from the rows alone.
 
-use super::settings::UpdateSettings;
-use crate::policy::choices::ChoiceConstraint;
 use crate::policy::learner::RowLimits;
-use crate::policy::model::config::DecoderConfig;
 use crate::policy::model::reading::Cut;
 use crate::policy::model::Net;
-use crate::policy::sequence::{check, known};
-use crate::policy::trie::{runs, shared, Trie};
-use crate::policy::{Example, PolicyError, Result, RowFault, PAD_TO};
+use flow_int8::trie::{runs, shared, Trie};
+use flow_model::choices::ChoiceConstraint;
+use flow_model::config::DecoderConfig;
+use flow_model::sequence::{check, known};
+use flow_model::UpdateSettings;
+use flow_model::{Example, PolicyError, Result, RowFault, PAD_TO};
 use std::collections::BTreeMap;
 
 /// One token that was chosen among several.

@@ -1,7 +1,7 @@
 //! The learning rate over the optimiser steps of a run: linear warm-up over `warmup` steps, then constant, linear decay
 //! or cosine decay (Loshchilov and Hutter 2017, equation 5, without restarts).
 
-use super::settings::{Schedule, UpdateSettings};
+use flow_model::{Schedule, UpdateSettings};
 
 /// The share of `lr` that the step number `step` takes; the first step of all is number 1.
 pub fn share(settings: &UpdateSettings, step: u64) -> f64 {

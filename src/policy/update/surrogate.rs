@@ -1,9 +1,9 @@
 //! The surrogate: how a token's ratio and advantage become its loss. A shape is a value of [`Surrogate`], a function
 //! here and a line of [`loss`].
 
-use super::loss::{distance, Rows, LOG_RATIO};
-use super::settings::{Surrogate, TrustRegion, UpdateSettings};
+use crate::policy::update::loss::{distance, Rows, LOG_RATIO};
 use flow_core::seed::{mix, text, Random};
+use flow_model::{Surrogate, TrustRegion, UpdateSettings};
 use tch::{Kind, Tensor};
 
 /// What a surrogate is made of, a value a token: each `[tokens]`.
@@ -169,9 +169,9 @@ fn drifted(tokens: &SurrogateInput, most: f64) -> Tensor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::loss::{ratio, sequence_ratio};
-    use super::super::settings::RatioKind;
     use super::*;
+    use crate::policy::update::loss::{ratio, sequence_ratio};
+    use flow_model::RatioKind;
 
     /// The losses of a row of tokens, their derivatives by the log-probabilities, and whether they were clipped. `new`
     /// and `old` are probabilities.

@@ -1,14 +1,14 @@
 //! The terms of the loss in one pass, by objective: a value a token.
 
-use super::batch::UpdateBatch;
-use super::divergence;
-use super::loss::{self, Rows};
-use super::outputs::{Listed, TokenOutputs};
-use super::passes::Pass;
-use super::settings::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
-use super::surrogate::{self, SurrogateInput};
 use crate::policy::tensors::indices;
-use crate::policy::Example;
+use crate::policy::update::batch::UpdateBatch;
+use crate::policy::update::divergence;
+use crate::policy::update::loss::{self, Rows};
+use crate::policy::update::outputs::{Listed, TokenOutputs};
+use crate::policy::update::passes::Pass;
+use crate::policy::update::surrogate::{self, SurrogateInput};
+use flow_model::Example;
+use flow_model::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
 use tch::{Device, Kind, Tensor};
 
 /// One value for each token of a pass, in the order of its rows: each `[tokens]`.

@@ -1,14 +1,15 @@
 //! Passes computed here: by libtorch, or row by row by the engine.
 
-use super::outputs::{chosen, Listed, TokenOutputs};
-use super::passes::{Pass, Target, TrainingRow};
-use crate::policy::engine::tape::{FigureGradients, Listing, StateChoice, Tape};
-use crate::policy::engine::AdaptedEngine;
 use crate::policy::learner::{Gradients, Trace, Tracer, Wanted};
 use crate::policy::model::reading::TrieTensors;
-use crate::policy::model::{Net, NEVER};
+use crate::policy::model::Net;
 use crate::policy::tensors::{indices, values};
-use crate::policy::Result;
+use crate::policy::update::outputs::{chosen, Listed, TokenOutputs};
+use crate::policy::update::passes::{Pass, Target, TrainingRow};
+use flow_int8::engine::tape::{FigureGradients, Listing, StateChoice, Tape};
+use flow_int8::engine::AdaptedEngine;
+use flow_model::Result;
+use flow_model::NEVER;
 use tch::{Device, Kind, Tensor};
 
 impl Tracer for Net {

@@ -2,9 +2,10 @@
 //! exploration, and findings).
 
 use super::{ContextSource, Moment, Passage, PassageSlot};
-use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::episode::Turn;
 use crate::rollout::tags;
+use flow_model::PolicyError;
+use flow_text::Tokenizer;
 
 /// The tagged parts of an answer that the next turn's prompt tells.
 pub struct Carried {

@@ -4,7 +4,6 @@
 use super::memory_settings::{Fallback, MemorySettings, RecallKey, RecallTime};
 use super::pools::ClusterPools;
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage};
-use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::clustering::{self, ObservationClusters};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
@@ -12,6 +11,8 @@ use crate::rollout::points::Pointer;
 use arrow::array::RecordBatch;
 use flow_core::seed::{mix, text, Random};
 use flow_credit::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
+use flow_model::PolicyError;
+use flow_text::Tokenizer;
 
 const ITEM: &str = "- ";
 

@@ -20,12 +20,13 @@ pub use memory_settings::{MemorySettings, RecallKey, RecallTime};
 pub use notes::NotesSettings;
 pub use passage::{words, Moment, Passage, PassageSlot};
 
-use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::clustering::ObservationClusters;
 use crate::rollout::error::RolloutError;
 use crate::rollout::points::Pointer;
 use arrow::array::RecordBatch;
 use flow_credit::memory::Clusters;
+use flow_model::PolicyError;
+use flow_text::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,11 @@
 //! memory).
 
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
-use crate::policy::{PolicyError, Tokenizer};
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes::Unwritten;
 use flow_core::defaults::number;
+use flow_model::PolicyError;
+use flow_text::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -4,13 +4,13 @@
 //! An entry belongs to the cluster that its key is of, and to every cluster that it was linked to: where a cluster had
 //! no entries, the entries that its turns were given by similarity.
 
-use crate::policy::PolicyError;
 use crate::rollout::clustering::{ClusterKey, ObservationClusters};
 use crate::rollout::error::RolloutError;
 use crate::rollout::exchange::NotesOwner;
 use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_credit::memory::Change;
+use flow_model::PolicyError;
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,16 +10,16 @@ mod names;
 mod reader;
 mod tokenizer;
 
-use super::source::TensorSource;
-use crate::policy::{FileFault, PolicyError, Result};
+use crate::policy::model::source::TensorSource;
 use blocks::BlockType;
+use flow_model::on_disk::parts;
+use flow_model::{FileFault, PolicyError, Result};
 use reader::{read, GgufTensor};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use tch::{Kind, Tensor};
 
 /// Blocks that are read and dequantised at a time.
 const STRETCH: usize = 1 << 17;
@@ -36,23 +36,6 @@ pub struct Gguf {
     pub files: BTreeMap<String, String>,
     /// Heads of a matrix whose rows llama.cpp has permuted.
     permuted: fn(&str, &Value) -> Option<i64>,
-}
-
-/// The files of the model that the file `path` is part of, as its name says: itself where that names no parts.
-pub fn parts(path: &Path) -> Vec<PathBuf> {
-    let whole = || vec![path.to_owned()];
-    let Some((begin, count)) = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.rsplit_once("-of-")) else {
-        return whole();
-    };
-    let five = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-    let name = begin.rsplit_once('-').filter(|(_, number)| five(number) && five(count)).map(|(name, _)| name);
-    let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
-    match (name, count.parse::<usize>()) {
-        (Some(name), Ok(all)) if all > 0 => {
-            (1..=all).map(|number| path.with_file_name(format!("{name}-{number:05}-of-{count}.{end}"))).collect()
-        }
-        _ => whole(),
-    }
 }
 
 impl Gguf {
@@ -75,9 +58,12 @@ impl Gguf {
         let mut gguf = Gguf { paths: paths.clone(), tensors, config, files, permuted };
         let factors = match gguf.size(names::ROPE_FACTORS) {
             Some(size) => {
-                let mut factors = Tensor::zeros([size.iter().product::<i64>()], (Kind::Float, tch::Device::Cpu));
-                gguf.read(names::ROPE_FACTORS, &mut factors)?;
-                Some(crate::policy::tensors::values(&factors))
+                let mut factors = Vec::with_capacity(size.iter().product::<i64>() as usize);
+                gguf.read(names::ROPE_FACTORS, &mut |_, numbers| {
+                    factors.extend_from_slice(numbers);
+                    Ok(())
+                })?;
+                Some(factors)
             }
             None => None,
         };
@@ -92,6 +78,16 @@ impl Gguf {
 /// Whether a tensor is for llama.cpp alone.
 pub fn unread(name: &str) -> bool {
     name == names::ROPE_FACTORS
+}
+
+/// The rows of a matrix of `heads` heads as `transformers` has them: llama.cpp turns neighbours where that turns halves,
+/// so it stores a head's rows pair by pair.
+fn halves(values: &[f32], heads: usize, size: &[i64]) -> Vec<f32> {
+    let (rows, columns) = (size[0] as usize, size.get(1).map_or(1, |columns| *columns as usize));
+    let pairs = rows / heads / 2;
+    let row = |head: usize, half: usize, pair: usize| ((head * pairs + pair) * 2 + half) * columns;
+    let places = (0..heads).flat_map(|head| (0..2).flat_map(move |half| (0..pairs).map(move |pair| row(head, half, pair))));
+    places.flat_map(|at| values[at..at + columns].iter().copied()).collect()
 }
 
 impl TensorSource for Gguf {
@@ -111,7 +107,7 @@ impl TensorSource for Gguf {
         self.tensors.get(name).map(|(_, entry)| entry.size.clone())
     }
 
-    fn read(&self, name: &str, to: &mut Tensor) -> Result<()> {
+    fn read(&self, name: &str, put: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         let missing = || PolicyError::at(self.path(), FileFault::NoTensor { tensor: name.into() });
         let (part, entry) = self.tensors.get(name).ok_or_else(missing)?;
         let path = &self.paths[*part];
@@ -119,24 +115,23 @@ impl TensorSource for Gguf {
         let mut file = File::open(path).map_err(io)?;
         file.seek(SeekFrom::Start(entry.at)).map_err(io)?;
         let BlockType { block, bytes, .. } = *entry.kind;
-        let (mut done, all) = (0, to.numel() / block);
-        let mut packed = vec![0; STRETCH.min(all) * bytes];
-        let mut values = vec![0f32; STRETCH.min(all) * block];
+        let heads = (self.permuted)(name, &self.config);
+        let (mut done, all) = (0, entry.size.iter().product::<i64>() as usize / block);
+        // A tensor in another order is read whole.
+        let stretch = if heads.is_some() { all } else { STRETCH.min(all) };
+        let mut packed = vec![0; stretch * bytes];
+        let mut values = vec![0f32; stretch * block];
         while done < all {
-            let count = STRETCH.min(all - done);
+            let count = stretch.min(all - done);
             file.read_exact(&mut packed[..count * bytes]).map_err(io)?;
             for (packed, values) in packed.chunks_exact(bytes).zip(values.chunks_exact_mut(block)).take(count) {
                 (entry.kind.unpack)(packed, values);
             }
-            let part = Tensor::from_slice(&values[..count * block]);
-            to.narrow(0, (done * block) as i64, (count * block) as i64).f_copy_(&part)?;
+            match heads {
+                Some(heads) => put(0, &halves(&values, heads as usize, &entry.size))?,
+                None => put(done * block, &values[..count * block])?,
+            }
             done += count;
-        }
-        if let Some(heads) = (self.permuted)(name, &self.config) {
-            // llama.cpp turns neighbours where `transformers` turns halves, so it stores a head's rows pair by pair.
-            let (rows, columns) = (entry.size[0], entry.size.get(1).copied().unwrap_or(1));
-            let own = to.view([heads, rows / heads / 2, 2, columns]).transpose(1, 2).contiguous().view([-1]);
-            to.f_copy_(&own)?;
         }
         Ok(())
     }

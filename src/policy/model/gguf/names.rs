@@ -1,8 +1,8 @@
 //! What ggml calls the tensors and sizes of each architecture, in the words of `transformers`.
 
-use super::reader::Metadata;
-use crate::policy::model::harmless::{any, check, empty, off, one, Rule};
-use crate::policy::FileFault;
+use crate::policy::model::gguf::reader::Metadata;
+use flow_model::harmless::{any, check, empty, off, one, Rule};
+use flow_model::FileFault;
 use serde_json::{json, Value};
 
 /// What llama.cpp divides the rotary frequencies by; part of the configuration elsewhere.

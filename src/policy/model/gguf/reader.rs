@@ -1,9 +1,9 @@
 //! Reads the part of a GGUF file that lies before its tensors.
 
-use super::blocks::{BlockType, TYPES};
-use crate::policy::model::folder::{NOT_FETCHED, POINTER};
-use crate::policy::{FileFault, PolicyError, Result};
+use crate::policy::model::gguf::blocks::{BlockType, TYPES};
 use flow_core::files;
+use flow_model::folder::{NOT_FETCHED, POINTER};
+use flow_model::{FileFault, PolicyError, Result};
 use serde_json::{Number, Value};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! The tokenizer of a GGUF file as the `tokenizer.json` and `tokenizer_config.json` that it was made from.
 
-use super::reader::Metadata;
-use crate::policy::model::harmless::{any, check, empty, off, Rule};
-use crate::policy::FileFault;
+use crate::policy::model::gguf::reader::Metadata;
+use flow_model::harmless::{any, check, empty, off, Rule};
+use flow_model::FileFault;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 

@@ -1,0 +1,345 @@
+//! The servers of a model. The calls of a session go to one of them, which follows from the session and the servers
+//! that take part (rendezvous hashing), so that its prefix cache is met. A server that fails is left out, and its calls
+//! are asked elsewhere; it takes part again once it has proved the adapters.
+
+use super::api::{self, ServingApi};
+use super::job::Job;
+use super::pool::Pool;
+use super::receiver::Receiver;
+use super::replica::{Adapter, Proof, Replica};
+use super::served::{Exported, ExportedWeights, Weights};
+use super::server::{Server, ServerError};
+use super::wait::Wait;
+use flow_core::pulse::Pulse;
+use flow_core::seed::{mix, text};
+use flow_model::sequence::check;
+use flow_model::Sizes;
+use flow_model::{ModelFault, PolicyError, Request, Result, RowFault, Sampling, ServeSettings, Unanswered};
+use flow_text::Tokenizer;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the servers prove an adapter with. Any text does, since the learner computes the same tokens.
+const PROBE: &str =
+    "A server proves that it computes what the learner computes: 1, 2, 3. Which of the two doors leads to the garden, and why?";
+/// Tokens of it, at most.
+const PROBE_TOKENS: usize = 48;
+/// Between two looks at servers while none takes part.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often a request may find a server gone, beyond its tries, where it waits for servers.
+const WAITS: u32 = 3;
+/// Between two looks at a server that another call proves.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The servers of a model.
+pub struct Fleet {
+    name: String,
+    pub api: &'static dyn ServingApi,
+    pub replicas: Vec<Replica>,
+    /// The requests that are in flight.
+    pool: Pool,
+    pub tokenizer: Arc<Tokenizer>,
+    pub sizes: Sizes,
+    proof: Proof,
+    tries: u32,
+    /// How long a call waits for a server that is away.
+    pub wait: Duration,
+    /// Whether it was said that calls wait; of many that wait for one server, one says so.
+    pub told_to_wait: AtomicBool,
+    /// What shows that a wait is no standstill.
+    pub pulse: Arc<Pulse>,
+    pub adapters: Mutex<Adapters>,
+    /// What ended the run, so that whatever waits ends at once.
+    ended: Mutex<Option<PolicyError>>,
+}
+
+/// The versions of the model that servers load.
+pub struct Adapters {
+    /// Where they lie.
+    pub root: PathBuf,
+    /// Whether that is a temporary folder, which is removed at the end.
+    pub passing: bool,
+    /// Adapters that may still be requested, by version.
+    pub known: BTreeMap<u64, Arc<Adapter>>,
+    /// How long it took to write the newest one, and until the servers had it.
+    pub seconds: Option<f64>,
+}
+
+impl Adapters {
+    /// None yet, in the folder `root`.
+    pub fn new(root: PathBuf, passing: bool) -> Adapters {
+        Adapters { root, passing, known: BTreeMap::new(), seconds: None }
+    }
+}
+
+/// The addresses that an environment variable names in place of the pipeline's, separated by commas: a scheduler says
+/// where servers run after the pipeline was written, and again when a run is resumed.
+///
+/// # Errors
+/// [`PolicyError::Environment`] if something in it is no address.
+fn named(variable: &str) -> Result<Option<Vec<String>>> {
+    let Some(named) = std::env::var(variable).ok().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
+    let addresses: Vec<String> = named.split(',').map(|address| address.trim().to_owned()).collect();
+    match addresses.iter().find(|address| address.strip_prefix("http://").is_none_or(str::is_empty)) {
+        Some(wrong) => Err(PolicyError::Environment(format!("{variable}: `{wrong}` is no address such as http://10.0.0.1:8000"))),
+        None => Ok(Some(addresses)),
+    }
+}
+
+impl Fleet {
+    /// The servers of the model called `name`, which reads these tokens and has those sizes. No request is sent yet.
+    ///
+    /// # Errors
+    /// If no servers are named, or the environment has no key for them.
+    pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes, pulse: Arc<Pulse>) -> Result<Fleet> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
+        let addresses = named("FLOW_SERVERS")?.unwrap_or(addresses);
+        let api = api::of(sglang);
+        let receivers = named("FLOW_RECEIVERS")?.unwrap_or_else(|| settings.receivers.clone());
+        if !receivers.is_empty() && receivers.len() != addresses.len() {
+            return Err(PolicyError::model(name, ModelFault::Receivers { servers: addresses.len(), receivers: receivers.len() }));
+        }
+        let replica = |(i, address): (usize, &String)| {
+            let receiver = receivers.get(i).map(|address| Receiver::new(address));
+            Ok(Replica::new(Server::new(name, &api.base(address), &settings.server)?, receiver, settings.wait > 0.0))
+        };
+        let mut probe = tokenizer.encode(PROBE);
+        probe.truncate(PROBE_TOKENS.min(sizes.context.saturating_sub(1)));
+        Ok(Fleet {
+            name: name.into(),
+            api,
+            pool: Pool::new(addresses.len(), settings.server.parallel),
+            replicas: addresses.iter().enumerate().map(replica).collect::<Result<_>>()?,
+            tokenizer,
+            sizes,
+            proof: Proof { probe, max_gap: settings.max_gap, beyond: (sizes.rows > sizes.vocab).then_some((sizes.rows, sizes.vocab)) },
+            tries: settings.server.tries,
+            wait: Duration::from_secs_f64(settings.wait),
+            told_to_wait: AtomicBool::new(false),
+            pulse,
+            adapters: Mutex::new(Adapters::new(std::env::temp_dir().join(folder), true)),
+            ended: Mutex::default(),
+        })
+    }
+
+    /// Whether the model can read a request.
+    pub fn check(&self, request: &Request, sampling: &Sampling) -> Result<(), RowFault> {
+        check(&request.prompt, &request.choices, request.longest(sampling), &self.sizes)
+    }
+
+    /// The weights of `version`, once every server that takes part has proved them.
+    pub fn ready(self: &Arc<Fleet>, version: u64, lend: impl FnOnce(&Path, &[u32]) -> Result<Exported>) -> Result<Arc<Adapter>> {
+        *self.ended.lock() = None;
+        let mut adapters = self.adapters.lock();
+        if let Some(adapter) = adapters.known.get(&version) {
+            return Ok(adapter.clone());
+        }
+        let start = Instant::now();
+        let (ExportedWeights { name, versions, kind }, expected) = lend(&adapters.root, &self.proof.probe)?;
+        self.take_back(&mut adapters, &versions, kind);
+        let folder = adapters.root.join(&name);
+        let folder = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
+        let adapter = Arc::new(Adapter { name, folder, kind, expected });
+        self.prove_present(&adapter);
+        let waits = Wait::new(self);
+        while !self.replicas.iter().any(|replica| replica.fit(&adapter)) {
+            if !waits.on() {
+                return Err(self.none_left());
+            }
+            std::thread::sleep(PAUSE);
+            self.prove_present(&adapter);
+        }
+        adapters.known.insert(version, adapter.clone());
+        adapters.seconds = Some(start.elapsed().as_secs_f64());
+        Ok(adapter)
+    }
+
+    /// Has every server that takes part, or is due to be asked again, prove an adapter.
+    fn prove_present(&self, adapter: &Adapter) {
+        let proving: Vec<&Replica> = self.replicas.iter().filter(|replica| replica.present() || replica.claim()).collect();
+        std::thread::scope(|scope| {
+            for replica in &proving {
+                let prove = || replica.prove(self.api, &[adapter], &self.proof);
+                // Where no thread can be started, this one does it.
+                if std::thread::Builder::new().name("policy-server".into()).spawn_scoped(scope, prove).is_err() {
+                    replica.prove(self.api, &[adapter], &self.proof);
+                }
+            }
+        });
+    }
+
+    /// Removes weights that won't be requested any more, also those of a process that was killed; servers unload
+    /// adapters.
+    fn take_back(self: &Arc<Fleet>, adapters: &mut Adapters, versions: &[u64], kind: Weights) {
+        adapters.known.retain(|version, _| versions.contains(version));
+        for folder in std::fs::read_dir(&adapters.root).into_iter().flatten().flatten() {
+            let Ok(name) = folder.file_name().into_string() else { continue };
+            if self.version(&name).is_some_and(|version| !versions.contains(&version)) {
+                for i in 0..self.replicas.len() {
+                    let (fleet, name) = (self.clone(), name.clone());
+                    self.pool.push(i, &[], move |_| {
+                        fleet.replicas[i].unload(fleet.api, &name, kind);
+                        true
+                    });
+                }
+                drop(std::fs::remove_dir_all(folder.path()));
+            }
+        }
+    }
+
+    /// The version in the name of an adapter of this model.
+    fn version(&self, adapter: &str) -> Option<u64> {
+        let (rest, _) = adapter.rsplit_once('-')?;
+        let (model, version) = rest.rsplit_once('-')?;
+        version.parse().ok().filter(|_| model == self.name)
+    }
+
+    /// Which server answers a session: of the servers with the adapter, the one with the highest hash of both, and
+    /// another than `late` where there is one.
+    fn place(&self, job: &Job) -> Option<usize> {
+        let has = |i: &usize| self.replicas[*i].fit(&job.adapter);
+        let score = |i: usize| mix(text(self.replicas[i].server.host()), job.session);
+        let places: Vec<usize> = (0..self.replicas.len()).filter(has).collect();
+        let others = places.iter().copied().filter(|i| Some(*i) != job.late).max_by_key(|&i| score(i));
+        others.or_else(|| places.first().copied())
+    }
+
+    /// Hands a job to a server.
+    pub fn send(self: &Arc<Fleet>, job: Job) {
+        self.ask_back();
+        // Where none has the adapter, requests without a deadline wait for one.
+        let at = self.place(&job).unwrap_or(0);
+        let can = |i: &usize| *i != at && Some(*i) != job.late && self.replicas[*i].fit(&job.adapter);
+        let others: Vec<usize> = (0..self.replicas.len()).filter(can).collect();
+        let fleet = self.clone();
+        self.pool.push(at, &others, move |at| fleet.work(at, job));
+    }
+
+    /// Does a job at a server that had time for it; where that takes no part any more, or fails, elsewhere. Whether it
+    /// was for that server.
+    fn work(self: &Arc<Fleet>, at: usize, job: Job) -> bool {
+        let replica = &self.replicas[at];
+        let had_its_time = job.late == Some(at) && self.place(&job) != Some(at);
+        if !replica.fit(&job.adapter) || had_its_time {
+            let own = self.place(&job).is_none_or(|place| place == at);
+            match self.wait_for_one(&job) {
+                Ok(()) if self.place(&job) != Some(at) => self.send(job),
+                Ok(()) => return self.work(at, job),
+                Err(error) => job.ticket.answer(Err(error)),
+            }
+            return own;
+        }
+        self.ask(at, job);
+        true
+    }
+
+    /// Asks a server, and goes on elsewhere where it fails.
+    fn ask(self: &Arc<Fleet>, at: usize, mut job: Job) {
+        let replica = &self.replicas[at];
+        let call = job.question.call(self, job.adapter.model());
+        let Some(held) = replica.hold(self.api, &job.adapter, &self.proof) else { return self.send(job) };
+        let sent = Instant::now();
+        let answer = replica.call(&call, |response| job.question.read(self, response));
+        drop(held);
+        let failure = match answer {
+            Ok(reply) => return job.ticket.answer(Ok(Ok(reply))),
+            Err(failure) => failure,
+        };
+        let pause = failure.pause(job.attempt);
+        job.attempt += 1;
+        replica.failed(&failure, sent);
+        if failure.lost() {
+            job.late = Some(at);
+        }
+        // A server that refused may have proved itself since.
+        let retried = failure.again || matches!(failure.trouble, ServerError::Refused(_));
+        // Going elsewhere is no further try.
+        let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
+        let elsewhere = self.place(&job).is_some_and(|place| place != at);
+        // Nor is waiting for the only one: it is gone, or has begun again and knows no adapter. It may be so a few times.
+        // Another call may have met it gone and proved it since.
+        let away = matches!(failure.trouble, ServerError::Gone(_)) || !replica.present() || replica.proved_since(sent);
+        let waits = !self.wait.is_zero() && retried && away && job.attempt < self.tries + WAITS;
+        match failure.trouble {
+            _ if waits => self.send(job),
+            _ if retried && further && (job.attempt < self.tries || elsewhere || !replica.present()) => {
+                if replica.present() && !elsewhere {
+                    std::thread::sleep(pause);
+                }
+                self.send(job);
+            }
+            ServerError::Row(fault) => job.ticket.answer(Ok(Err(fault))),
+            ServerError::Gone(what) if elsewhere => job.ticket.answer(Ok(Err(RowFault::Unanswered { cause: Unanswered::Refused, what }))),
+            ServerError::Refused(what) | ServerError::Gone(what) => job.ticket.answer(Err(replica.fault(ModelFault::Server { what }))),
+        }
+    }
+
+    /// Waits until a server has the adapter of a job: `tries` looks, as long as another call proves a server that is
+    /// away, and as long as `wait` says.
+    fn wait_for_one(&self, job: &Job) -> Result<()> {
+        let (mut looks, waits) = (0, Wait::new(self));
+        loop {
+            if let Some(error) = self.ended.lock().clone() {
+                return Err(error);
+            }
+            let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.fit(&job.adapter);
+            self.replicas.iter().filter(lacks).for_each(|replica| self.prove_all(replica, Some(&job.adapter)));
+            if self.place(job).is_some() {
+                self.told_to_wait.store(false, Relaxed);
+                return Ok(());
+            }
+            if self.replicas.iter().any(Replica::probed) {
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            looks += 1;
+            if !waits.on() && looks >= self.tries {
+                break;
+            }
+            std::thread::sleep(PAUSE * 2u32.saturating_pow(looks - 1).min(16));
+        }
+        let error = self.none_left();
+        *self.ended.lock() = Some(error.clone());
+        Err(error)
+    }
+
+    /// Has servers that are due prove themselves, beside what else is done.
+    fn ask_back(self: &Arc<Fleet>) {
+        for i in (0..self.replicas.len()).filter(|&i| self.replicas[i].claim()) {
+            let fleet = self.clone();
+            let prove = move || fleet.prove_all(&fleet.replicas[i], None);
+            drop(std::thread::Builder::new().name("policy-server".into()).spawn(prove));
+        }
+    }
+
+    /// Has a server prove all adapters that may be requested, and that of a job.
+    fn prove_all(&self, replica: &Replica, own: Option<&Arc<Adapter>>) {
+        let known: Vec<Arc<Adapter>> = self.adapters.lock().known.values().cloned().collect();
+        let adapters: Vec<&Adapter> = known.iter().chain(own).map(|adapter| &**adapter).collect();
+        if replica.server.healthy() {
+            replica.prove(self.api, &adapters, &self.proof);
+        } else if let Some(why) = replica.why() {
+            replica.leave_out(why);
+        }
+    }
+
+    /// That no server takes part: what is wrong with each.
+    fn none_left(&self) -> PolicyError {
+        let mut faults: Vec<ModelFault> = self.replicas.iter().filter_map(Replica::why).collect();
+        faults.dedup();
+        let fault = match faults.len() {
+            1 => faults.remove(0),
+            _ => {
+                let named = self.replicas.iter().filter_map(|replica| Some(format!("{}: {}", replica.server.host(), replica.why()?)));
+                ModelFault::Server { what: format!("none of {} takes part; {}", self.replicas.len(), named.collect::<Vec<_>>().join("; ")) }
+            }
+        };
+        PolicyError::model(&self.name, fault)
+    }
+}
