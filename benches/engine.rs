@@ -7,7 +7,7 @@ use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
 use flow::dataflow::{source, Context, Edge, Failed, Place, Ports, Render, RenderOutside, Route};
-use flow::pipeline::{Input, Node, Pipeline};
+use flow_pipeline::{Input, Node, Pipeline};
 use flow_core::row;
 use std::sync::Arc;
 use std::time::Instant;

@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Arra
 use flow::dataflow::feed::{Feed, Feeds};
 use flow::dataflow::journal::Journal;
 use flow::dataflow::run::{run, Plan};
-use flow::{ops, pipeline};
+use flow::ops;
 use flow_core::row;
 use flow_core::row::Name;
 use flow_core::seed::{mix, Random};
@@ -122,7 +122,7 @@ fn changes() -> Result<()> {
          memory: {{ op: memory-update, inputs: notes, with: {{ capacity: {BEST}, evict: lowest, points: none }} }}\nlog: [memory]\n"
     );
     let catalog = ops::catalog();
-    let whole = pipeline::parse("remember.yaml", &text, &[], &catalog)?;
+    let whole = flow_pipeline::parse("remember.yaml", &text, &[], &catalog)?;
     let part = whole.part(&BTreeSet::from(["memory".into()]), &BTreeSet::from(["notes".into()]));
     let batches: Vec<_> = (0..ITERATIONS).map(rows).collect::<Result<_>>()?;
     let feed: Feed = Arc::new(move |iteration| Ok(batches.get(iteration as usize).cloned().into_iter().collect()));

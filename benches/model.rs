@@ -20,7 +20,7 @@ mod clock;
 mod peer;
 
 use clock::Clock;
-use flow::policy::Policy;
+use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Act, Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Request, Sampling, UpdateSettings};
 use peer::{Peer, Runs, RUNS};

@@ -9,7 +9,7 @@ mod clock;
 mod peer;
 
 use clock::Clock;
-use flow::policy::Policy;
+use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Act, Example, ModelSettings, NewModel, Request, Sampling, UpdateSettings, END};
 use peer::{Peer, Runs, RUNS};

@@ -7,7 +7,7 @@
 mod clock;
 
 use clock::Clock;
-use flow::policy::Policy;
+use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Example, Head, ModelSettings, NewModel, Request, Sampling, TokenKind, END};
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Field};
 use flow::dataflow::feed::Feed;
 use flow::dataflow::journal::{Journal, Observer};
 use flow::dataflow::run::{run, Plan};
-use flow::{ops, pipeline};
+use flow::ops;
 use flow_core::row;
 use flow_core::seed::{mix, Random};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -95,7 +95,7 @@ fn main() -> Result<()> {
 fn iterations(fed: &[RecordBatch], workers: usize) -> Result<(f64, u64)> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/pipelines/lamer/lamer.yaml");
     let catalog = ops::catalog();
-    let whole = pipeline::parse(file, &std::fs::read_to_string(file)?, &[], &catalog)?;
+    let whole = flow_pipeline::parse(file, &std::fs::read_to_string(file)?, &[], &catalog)?;
     let names = |name: &str| BTreeSet::from([name.to_owned()]);
     let mut part = whole.part(&names("advantage"), &names("trial"));
     part.iterations = ITERATIONS;

@@ -11,7 +11,7 @@
 mod clock;
 
 use clock::Clock;
-use flow::policy::Policy;
+use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Base, Example, LoadModel, LoraSettings, ModelSettings, NewModel, Request, Sampling, Tally, UpdateSettings};
 use std::collections::BTreeMap;

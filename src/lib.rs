@@ -3,10 +3,12 @@
 //!
 //! # A tour
 //!
-//! A pipeline is text until [`pipeline::parse`] has held it against the operator table ([`ops::catalog`]):
+//! A pipeline is text until [`flow_pipeline::parse`] has held it against the operator table ([`ops::catalog`]):
 //!
 //! ```
-//! use flow::{dataflow, ops, pipeline, policy};
+//! use flow::{dataflow, ops};
+//! use flow_model::ModelSettings;
+//! use flow_policy::Policy;
 //!
 //! let text = "
 //! flow: tour
@@ -20,13 +22,13 @@
 //!   advantage: { op: advantage, inputs: group, with: { of: episode_return } }
 //!   update: { op: gpu-update, inputs: advantage, with: { model: actor } }
 //! ";
-//! let pipeline = pipeline::parse("tour.yaml", text, &[], &ops::catalog())?;
+//! let pipeline = flow_pipeline::parse("tour.yaml", text, &[], &ops::catalog())?;
 //! assert_eq!(pipeline.nodes[0].id, "tasks");
 //!
 //! // The policy lives on a thread of its own; workers hand it jobs and never wait for it.
 //! let models = pipeline.models.iter().map(|(name, value)| Ok((name.clone(), serde_json::from_value(value.clone())?)));
-//! let models = models.collect::<Result<std::collections::BTreeMap<String, policy::ModelSettings>, serde_json::Error>>()?;
-//! let policy = policy::Policy::start(&models, &ops::words(&pipeline)?, pipeline.seed, 1)?;
+//! let models = models.collect::<Result<std::collections::BTreeMap<String, ModelSettings>, serde_json::Error>>()?;
+//! let policy = Policy::start(&models, &ops::words(&pipeline)?, pipeline.seed, 1)?;
 //!
 //! // The engine calls the observer for each committed iteration; with a run folder in the journal it also logs.
 //! let losses = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -44,8 +46,8 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]} -> [`policy`] -> [`pipeline`]; below are the
-//! packages in `crates`, each with a sentence in its README. One operator is one file in [`ops`] and one line in
+//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]}; below are the packages in `crates`,
+//! each with a sentence in its README. One operator is one file in [`ops`] and one line in
 //! [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the two together and knows
 //! no timely, and only [`dataflow`] knows how iterations overlap.
 //!
@@ -54,7 +56,7 @@
 //! - On one machine, the same binary, pipeline and seed give the same rows, advantages and final weights, bit for bit,
 //!   on any number of workers, of libtorch threads and of processes. What an episode is depends on its name and the
 //!   weights alone, an iteration's rows are learnt from in the order of their names, and a gradient is the same sum of
-//!   the same parts, whichever process computes them ([`policy::Peers`]): nothing depends on which process, worker or
+//!   the same parts, whichever process computes them ([`flow_policy::Peers`]): nothing depends on which process, worker or
 //!   moment a row came from. Of the figures, times differ, `retried` where programs fail (it also counts the episodes
 //!   that shared the failed process), `tokens_computed` and `tokens_distinct` of nodes that play or reflect (each
 //!   process counts its own reading), and a mean of returns may differ in its last bit where returns are no sums of a
@@ -73,6 +75,4 @@
 pub mod cli;
 pub mod dataflow;
 pub mod ops;
-pub mod pipeline;
-pub mod policy;
 pub mod rollout;

@@ -6,7 +6,7 @@ mod logged;
 mod mutations;
 
 use flow::ops;
-use flow::pipeline::parse;
+use flow_pipeline::parse;
 use flow_core::seed::Random;
 use flow_log::{columns, read, read_iteration, write_part, Committer, Run};
 use mutations::{count, each, Corpus};

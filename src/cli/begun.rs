@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use crate::ops;
-use crate::pipeline::{self, Pipeline};
+use flow_pipeline::{Pipeline};
 use flow_log::Status;
 use std::path::Path;
 
@@ -23,10 +23,10 @@ pub fn progress(folder: &Path, expected: &Pipeline, target: u64) -> Result<RunPr
     if !folder.join("manifest.json").exists() {
         return Ok(RunProgress::Absent);
     }
-    let existing = pipeline::load(&folder.join("pipeline.yaml"), &[], &ops::replayed(Default::default()))?;
+    let existing = flow_pipeline::load(&folder.join("pipeline.yaml"), &[], &ops::replayed(Default::default()))?;
     // A run that was trained further says so in its manifest alone.
     let other: Vec<String> =
-        pipeline::differences(&existing.source, &expected.source).into_iter().map(|d| d.path).filter(|p| p != "iterations").collect();
+        flow_pipeline::differences(&existing.source, &expected.source).into_iter().map(|d| d.path).filter(|p| p != "iterations").collect();
     if !other.is_empty() {
         return Err(Error::request(format!("{} was made with other settings than these: {}", folder.display(), other.join(", "))));
     }

@@ -6,8 +6,8 @@ use super::output::{finish, CommandResult};
 use super::summary::shell_word;
 use super::verify::claims::Claims;
 use super::vocabularies;
-use crate::policy::separate_base;
-use crate::{ops, pipeline};
+use flow_policy::separate_base;
+use crate::ops;
 use clap::Args;
 use flow_log::{Run, SavedWeights};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ impl BundleArgs {
         }
         run.same_pipeline(&manifest)?;
         // A pipeline that this version can't read may be read where the bundle is verified.
-        let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())).ok();
+        let pipeline = flow_pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())).ok();
         let claims = pipeline.as_ref().map(|pipeline| Claims::of(&run, &manifest, pipeline, u64::MAX)).transpose()?;
         let unlogged = pipeline.as_ref().map(ops::unlogged).unwrap_or_default();
         let lacks = |node: &&str| manifest.info.nodes.iter().all(|logged| logged.id != *node);

@@ -2,7 +2,7 @@
 //! of `--set`.
 
 use super::described::{forms, properties};
-use crate::{ops, pipeline};
+use crate::ops;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 use flow_env::TABLE;
 use serde_json::Value;
@@ -71,7 +71,7 @@ fn settable(path: &Path) -> BTreeSet<String> {
     let catalog = ops::catalog();
     // One that has mistakes is read as far as it goes.
     let source =
-        pipeline::load(path, &[], &catalog).map(|pipeline| pipeline.source).or_else(|_| pipeline::contents(path)).unwrap_or_default();
+        flow_pipeline::load(path, &[], &catalog).map(|pipeline| pipeline.source).or_else(|_| flow_pipeline::contents(path)).unwrap_or_default();
     let mut paths: BTreeSet<String> = ["iterations", "seed"].map(String::from).into();
     for (kind, schema) in [("models", &catalog.model), ("agents", &catalog.agent)] {
         for (name, entry) in source[kind].as_object().into_iter().flatten() {

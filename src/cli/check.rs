@@ -9,10 +9,10 @@ use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::promise::Promise;
 use super::show_prompt::prompts;
 use super::tool_notes;
-use crate::pipeline::{Node, Pipeline, Role};
-use crate::policy::{libtorch, DeviceChoice, FoundDevice};
+use flow_pipeline::{Node, Pipeline, Role};
+use flow_policy::{libtorch, DeviceChoice, FoundDevice};
 use crate::rollout::action::Decode;
-use crate::{ops, pipeline};
+use crate::ops;
 use clap::Args;
 use flow_core::printable::printable;
 use flow_env::process::{ProcessError, ProcessSettings};
@@ -39,7 +39,7 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
             Err(error) => text.push_str(&format!("  it can't run on this machine yet: {}\n", printable(&error.to_string()))),
         }
     }
-    for o in pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
+    for o in flow_pipeline::overlaps(pipeline).iter().filter(|o| o.staleness > 0) {
         let edge = format!("  {} -> {}.{}: staleness {}", o.from, o.to, o.port, o.staleness);
         text.push_str(&match o.effective {
             0 => format!("{edge}, but another way through the graph makes `{}` wait for the newest: nothing overlaps\n", o.to),
@@ -141,7 +141,7 @@ impl CheckArgs {
         let (mut wrong, mut mute) = (Vec::new(), Vec::new());
         let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;
         for path in &self.pipelines {
-            match pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| missing(p, path, &catalog)) {
+            match flow_pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| missing(p, path, &catalog)) {
                 Ok(pipeline) => match ops::programs(&pipeline)
                     .map(|(node, program)| program_summary(&pipeline, node, &program))
                     .collect::<Result<String, _>>()

@@ -2,7 +2,7 @@
 
 use super::output::{finish, CommandResult, OutputFormat};
 use crate::ops;
-use crate::pipeline::{contents, differences, Difference, Role};
+use flow_pipeline::{contents, differences, Difference, Role};
 use clap::Args;
 use flow_log::{CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
 use serde_json::{json, Value};

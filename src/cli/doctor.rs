@@ -3,9 +3,9 @@
 use super::colours::{GREEN, RED, YELLOW};
 use super::error::Result;
 use super::output::{answer, paint, CommandResult, OutputFormat};
-use crate::policy::rates::{operations, tokens, TokenRates};
-use crate::policy::{gpus, instructions, libtorch, DeviceChoice, FoundDevice, Hardware};
-use crate::{ops, pipeline};
+use flow_policy::rates::{operations, tokens, TokenRates};
+use flow_policy::{gpus, instructions, libtorch, DeviceChoice, FoundDevice, Hardware};
+use crate::ops;
 use clap::Args;
 use flow_core::files::kernel_bytes;
 use flow_core::printable::printable;
@@ -106,7 +106,7 @@ impl DoctorArgs {
             if is_model(subject) {
                 continue;
             }
-            let pipeline = pipeline::load(Path::new(subject), &[], &ops::catalog())?;
+            let pipeline = flow_pipeline::load(Path::new(subject), &[], &ops::catalog())?;
             for model in pipeline.models.values() {
                 let lists = [&model["serve"]["vllm"], &model["serve"]["sglang"]];
                 let one = [&model["serve"]["openai"], &model["openai"]];

@@ -3,7 +3,7 @@
 use super::colours::RED;
 use crate::dataflow::cluster::ClusterError;
 use crate::dataflow::Failure;
-use crate::pipeline::Diagnostics;
+use flow_pipeline::Diagnostics;
 use crate::rollout::error::RolloutError;
 use flow_core::printable::{printable, shortened};
 use flow_core::row::lines::Mistakes;
@@ -112,7 +112,7 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::Diagnostic;
+    use flow_pipeline::Diagnostic;
 
     #[test]
     fn an_error_is_called_one_once() {

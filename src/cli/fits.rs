@@ -1,8 +1,8 @@
 //! Whether the models of a pipeline fit into memory: libtorch would end the process where they don't.
 
 use super::models::{newest_of, run_at};
-use crate::pipeline::{Catalog, Pipeline, Role, Wrong};
-use crate::policy::{adapters, available, parameters, row_by_row_is_quick, Description, DeviceChoice, LEARNING, PLAYING};
+use flow_pipeline::{Catalog, Pipeline, Role, Wrong};
+use flow_policy::{adapters, available, parameters, row_by_row_is_quick, Description, DeviceChoice, LEARNING, PLAYING};
 use flow_model::ModelSettings;
 use std::path::Path;
 
@@ -95,7 +95,7 @@ fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     #[test]
     fn what_does_not_fit_is_said_with_both_sizes() {
@@ -105,7 +105,7 @@ mod tests {
   rollout: { op: rollout, inputs: tasks, with: { agent: { model: actor, max_turns: 1 } } }
 log: [rollout]\n";
         let catalog = ops::catalog();
-        let pipeline = pipeline::parse("x", text, &[], &catalog).unwrap();
+        let pipeline = flow_pipeline::parse("x", text, &[], &catalog).unwrap();
         // 100 layers of 4 * 8192^2 + 3 * 8192 * 21840 numbers, and a little more.
         let wrong = large("actor", &pipeline, &catalog, 64_000_000_000).unwrap();
         assert_eq!(
@@ -117,7 +117,7 @@ log: [rollout]\n";
             .replace("nodes:", "nodes:\n  update: { op: gpu-update, inputs: rollout, with: { model: actor, objective: sft } }")
             .replace("inputs: tasks", "inputs: { tasks: tasks, weights: { after: update } }");
         let needs = |text: &str| {
-            let pipeline = pipeline::parse("x", text, &[], &catalog).unwrap();
+            let pipeline = flow_pipeline::parse("x", text, &[], &catalog).unwrap();
             large("actor", &pipeline, &catalog, 64_000_000_000).unwrap().message
         };
         assert!(needs(&learnt).contains("training it takes 1.3 TB"), "{}", needs(&learnt));

@@ -11,7 +11,7 @@ use super::together::{same, RunStart};
 use crate::dataflow::cluster::{Cluster, Hosts, Meanwhile};
 use crate::dataflow::run::{run, Plan};
 use crate::ops;
-use crate::pipeline::Pipeline;
+use flow_pipeline::Pipeline;
 use std::process::ExitCode;
 
 /// Takes part until the run ends.

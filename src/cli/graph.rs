@@ -1,7 +1,7 @@
 //! `flow graph`: the picture of a pipeline.
 
 use super::output::{finish, CommandResult};
-use crate::{ops, pipeline};
+use crate::ops;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -21,11 +21,11 @@ pub struct GraphArgs {
 
 impl GraphArgs {
     pub fn run(self) -> CommandResult {
-        let pipeline = pipeline::load(&self.pipeline, &[], &ops::catalog())?;
+        let pipeline = flow_pipeline::load(&self.pipeline, &[], &ops::catalog())?;
         let format = match self.format {
-            GraphFormat::Mermaid => pipeline::PictureFormat::Mermaid,
-            GraphFormat::Dot => pipeline::PictureFormat::Dot,
+            GraphFormat::Mermaid => flow_pipeline::PictureFormat::Mermaid,
+            GraphFormat::Dot => flow_pipeline::PictureFormat::Dot,
         };
-        finish(&pipeline::draw(&pipeline, format))
+        finish(&flow_pipeline::draw(&pipeline, format))
     }
 }

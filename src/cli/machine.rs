@@ -4,7 +4,7 @@
 use super::error::{Error, Result};
 use super::output::OutputFormat;
 use crate::dataflow::cluster::Hosts;
-use crate::policy::{DeviceChoice, Hardware};
+use flow_policy::{DeviceChoice, Hardware};
 use clap::Args;
 use flow_core::files;
 use std::ffi::OsString;

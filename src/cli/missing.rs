@@ -7,7 +7,7 @@ use super::model::PUBLISHED;
 use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
 use super::unusable::unusable;
-use crate::pipeline::{contents, Catalog, Node, Pipeline, Wrong};
+use flow_pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use flow_core::files;
 use flow_model::on_disk::is_adapter_folder;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@ use super::error::{Error, Result};
 use super::output::warn;
 use super::vocabularies;
 use crate::ops;
-use crate::pipeline::Pipeline;
-use crate::policy::{Hardware, Policy};
+use flow_pipeline::Pipeline;
+use flow_policy::{Hardware, Policy};
 use flow_log::{Manifest, Run, SavedWeights};
 use flow_model::on_disk::{is_adapter_folder, is_moments};
 use flow_model::{Act, LoadModel, ModelSettings, NewModel, SharedModel};
@@ -218,7 +218,7 @@ pub fn pruned(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::DeviceChoice;
+    use flow_policy::DeviceChoice;
 
     /// A run that began on a processor with AVX2 goes on by the same weights on one without, and the other way round; a
     /// setting stands above it.
@@ -230,7 +230,7 @@ mod tests {
                  tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
                  rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3 }} }} }}\nlog: [rollout]\n"
             );
-            let pipeline = crate::pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_or_else(|wrong| panic!("{wrong}"));
+            let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_or_else(|wrong| panic!("{wrong}"));
             let starts = Starts { acting: BTreeMap::from([("actor".to_owned(), decided.to_owned())]), ..Starts::default() };
             let hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None };
             let policy = start(&pipeline, hardware, &starts).unwrap_or_else(|error| panic!("{error}")).unwrap();

@@ -241,13 +241,13 @@ fn text(path: &Path, game: GameChoice) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     #[test]
     fn what_is_written_is_a_pipeline_without_a_mistake() {
         for game in [GameChoice::Minesweeper, GameChoice::Sokoban] {
             let text = text(Path::new("some/my-agent.yaml"), game).unwrap();
-            let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+            let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
             assert_eq!(pipeline.name, "my-agent");
             assert!(!["{name}", "{title}", "{settings}", "{turns}", "{file}"].iter().any(|place| text.contains(place)), "{text}");
         }
@@ -261,7 +261,7 @@ mod tests {
             let text = world_text(Path::new("door.yaml"), Path::new(world), expert).unwrap();
             assert_eq!((text.contains("actor: expert"), text.contains("has no `expert`")), (expert, !expert), "{text}");
             assert!(!["{if}", "{else}", "{end}", "{panel}"].iter().any(|mark| text.contains(mark)), "{text}");
-            let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+            let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
             let tasks = pipeline.node("tasks").unwrap().with.raw().clone();
             assert_eq!(tasks["command"], serde_json::json!(["flow-env", "serve", world]), "{text}");
             assert!(text.contains(&format!("serve, {served}]")) && !text.contains("{world}") && !text.contains("{file}"), "{text}");
@@ -273,13 +273,13 @@ mod tests {
     fn a_program_and_a_world_of_the_field_have_pipelines_of_their_own() {
         let program =
             program_text(Path::new("a.yaml"), "python3 tools/My-agent.py --fast", Path::new("datasets/calculator.jsonl")).unwrap();
-        let tasks = pipeline::parse("x", &program, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
+        let tasks = flow_pipeline::parse("x", &program, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
         assert_eq!((&tasks["command"][1], &tasks["name"]), (&"tools/My-agent.py".into(), &"my_agent".into()), "{program}");
         let world = env_text(Path::new("b.yaml"), "textworld-express:cookingworld,numLocations=1").unwrap();
-        let tasks = pipeline::parse("x", &world, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
+        let tasks = flow_pipeline::parse("x", &world, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();
         assert_eq!((&tasks["env"], &tasks["world"]), (&"textworld-express".into(), &"cookingworld,numLocations=1".into()), "{world}");
         let written = written_text(Path::new("c.yaml"), Path::new("a b/sums.py")).unwrap();
-        let pipeline = pipeline::parse("x", &written, &[], &ops::catalog()).unwrap();
+        let pipeline = flow_pipeline::parse("x", &written, &[], &ops::catalog()).unwrap();
         assert_eq!(pipeline.node("tasks").unwrap().with.raw()["command"], serde_json::json!(["flow-env", "serve", "a b/sums.py"]));
         assert_eq!(ops::play(pipeline.node("rollout").unwrap()).unwrap().agent.action(" 7 ").as_deref(), Some("7"), "{written}");
         let (asked, wrote) = (env_text(Path::new("c.yaml"), "mcp:f.json").unwrap(), env_text(Path::new("c.yaml"), "verifiers:x").unwrap());

@@ -6,7 +6,7 @@ use super::error::Error;
 use super::output::{finish, CommandResult};
 use super::reference::reference;
 use crate::ops;
-use crate::pipeline::{Delay, OperatorSpec};
+use flow_pipeline::{Delay, OperatorSpec};
 use clap::Args;
 use flow_core::row;
 use serde_json::Value;

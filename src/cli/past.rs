@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use crate::dataflow::feed::{self, Feed, Feeds};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline, Role};
+use flow_pipeline::{Node, Pipeline, Role};
 use arrow::array::{RecordBatch, UInt64Array};
 use flow_core::row::{self, RowError};
 use flow_log::Manifest;

@@ -1,6 +1,6 @@
 //! What a pipeline promises of its rows, by where its models are computed.
 
-use crate::pipeline::Pipeline;
+use flow_pipeline::Pipeline;
 use serde_json::Value;
 
 /// How far a run repeats.
@@ -51,14 +51,14 @@ impl Promise {
 #[cfg(test)]
 mod tests {
     use super::Promise;
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     fn promise(models: &str) -> Option<Promise> {
         let text = format!(
             "flow: x\niterations: 1\nmodels: {{ {models} }}\nnodes:\n  tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
              rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3, decode: free }} }} }}\nlog: [rollout]\n"
         );
-        let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_or_else(|wrong| panic!("{wrong}"));
         Promise::of(&pipeline)
     }
 

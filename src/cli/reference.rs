@@ -2,7 +2,7 @@
 
 use super::described::{forms, items, settings, Setting};
 use super::study;
-use crate::pipeline::{Catalog, Delay, OperatorSpec};
+use flow_pipeline::{Catalog, Delay, OperatorSpec};
 
 /// The whole page.
 pub fn reference(catalog: &Catalog) -> String {

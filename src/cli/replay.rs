@@ -9,8 +9,8 @@ use super::run::free;
 use super::session::{info, TrainingSession};
 use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;
-use crate::pipeline::{contents, differences, Pipeline};
-use crate::{ops, pipeline};
+use flow_pipeline::{contents, differences, Pipeline};
+use crate::ops;
 use clap::Args;
 use flow_log::{Lock, Replays, RunInfo};
 use std::path::PathBuf;
@@ -42,11 +42,11 @@ impl ReplayArgs {
         let file = self.with.clone().unwrap_or_else(|| source.run.pipeline());
         // As many iterations as there are, unless fewer are asked for.
         let sets: Vec<String> = [format!("iterations={}", source.iterations()?)].into_iter().chain(self.sets.clone()).collect();
-        let whole = pipeline::load(&file, &sets, &ops::replayed(Default::default()))?;
+        let whole = flow_pipeline::load(&file, &sets, &ops::replayed(Default::default()))?;
         source.require_iterations(whole.iterations)?;
         let replays = source.rollouts(&whole, &file)?;
         // Once more, now that it is known which nodes have a log's columns.
-        let whole = pipeline::load(&file, &sets, &ops::replayed(source.columns(&replays)?))?;
+        let whole = flow_pipeline::load(&file, &sets, &ops::replayed(source.columns(&replays)?))?;
         let pipeline = reduced(&whole, &replays);
         let feeds = source.feeds(&replays)?;
         let starts = source.starts(&pipeline)?;

@@ -9,7 +9,7 @@ use super::past::past;
 use super::session::TrainingSession;
 use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;
-use crate::{ops, pipeline};
+use crate::ops;
 use clap::Args;
 use flow_log::{Lock, Status};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl ResumeArgs {
         }
         let catalog = if replays.is_some() { ops::replayed(Default::default()) } else { ops::catalog() };
         folder.same_pipeline(&manifest)?;
-        let mut pipeline = pipeline::load_moved(&folder.pipeline(), manifest.info.folder.as_ref(), &sets, &catalog)?;
+        let mut pipeline = flow_pipeline::load_moved(&folder.pipeline(), manifest.info.folder.as_ref(), &sets, &catalog)?;
         if self.iterations.is_none() {
             pipeline.iterations = manifest.info.iterations;
         }

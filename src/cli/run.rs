@@ -10,8 +10,8 @@ use super::models;
 use super::output::{finish, CommandResult};
 use super::seeds::{self, beside, continued, CaseRun};
 use super::session::{info, TrainingSession};
-use crate::pipeline::Pipeline;
-use crate::{ops, pipeline};
+use flow_pipeline::Pipeline;
+use crate::ops;
 use clap::Args;
 use flow_log::Lock;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ impl RunArgs {
     pub fn run(self) -> CommandResult {
         let catalog = ops::catalog();
         let look = |pipeline: &Pipeline| missing(pipeline, &self.pipeline, &catalog);
-        let load = |sets: &[String]| pipeline::load_to_run(&self.pipeline, sets, &catalog, false, &look);
+        let load = |sets: &[String]| flow_pipeline::load_to_run(&self.pipeline, sets, &catalog, false, &look);
         if !(self.seeds.is_empty() && self.grid.is_empty()) {
             let cases = cases(&self.grid, &self.seeds)?;
             // All are looked at before the first one runs.

@@ -2,7 +2,7 @@
 
 use super::output::{finish, CommandResult};
 use super::study;
-use crate::{ops, pipeline};
+use crate::ops;
 use clap::Args;
 
 #[derive(Args)]
@@ -14,7 +14,7 @@ pub struct SchemaArgs {
 
 impl SchemaArgs {
     pub fn run(self) -> CommandResult {
-        let schema = if self.study { study::published_schema() } else { pipeline::schema(&ops::catalog()) };
+        let schema = if self.study { study::published_schema() } else { flow_pipeline::schema(&ops::catalog()) };
         finish(&serde_json::to_string_pretty(&schema)?)
     }
 }

@@ -11,7 +11,7 @@ use super::output::{answer, finish, CommandResult, OutputFormat};
 use super::progress;
 use super::summary::shell_word;
 use crate::ops;
-use crate::pipeline::{Pipeline, Role};
+use flow_pipeline::{Pipeline, Role};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use super::episode::{plain, rows, EpisodePrinter, JsonRow};
 use super::error::{Error, Result};
 use super::output::{printed, CommandResult, OutputFormat};
 use super::prompts;
-use crate::pipeline::Role;
+use flow_pipeline::Role;
 use clap::Args;
 use flow_log::sql::{literal, quoted};
 use std::collections::{BTreeMap, BTreeSet};

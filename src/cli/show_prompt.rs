@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline};
+use flow_pipeline::{Node, Pipeline};
 use crate::rollout::agent::Agent;
 use crate::rollout::prompt::{self, Situation};
 use flow_core::files;

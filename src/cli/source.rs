@@ -4,7 +4,7 @@ use super::error::{Error, Result};
 use super::models::{learners, starts, Starts};
 use crate::dataflow::feed::{self, Feeds};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline, Role, LOOP};
+use flow_pipeline::{Node, Pipeline, Role, LOOP};
 use flow_log::{Manifest, NodeInfo, Replays, Run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What the processes of one run exchange before it begins.
 
 use crate::dataflow::cluster::{Hosts, RunIdentity};
-use crate::pipeline::Pipeline;
+use flow_pipeline::Pipeline;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use super::unusable::tokenizer;
 use crate::ops;
-use crate::pipeline::{Node, Pipeline};
+use flow_pipeline::{Node, Pipeline};
 use crate::rollout::tools::ToolForm;
 use flow_env::process::ProcessSettings;
 use flow_text::Tokenizer;

@@ -3,8 +3,8 @@
 
 use super::models::{newest_of, run_at};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline, Wrong};
-use crate::policy::{inspect, Inspected};
+use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_policy::{inspect, Inspected};
 use flow_model::{ModelSettings, PolicyError};
 use flow_text::Tokenizer;
 use std::collections::{BTreeMap, BTreeSet};

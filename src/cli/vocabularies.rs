@@ -3,8 +3,8 @@
 
 use super::error::{Error, Result};
 use crate::ops;
-use crate::pipeline::{self, Pipeline};
-use crate::policy::Policy;
+use flow_pipeline::{Pipeline};
+use flow_policy::Policy;
 use flow_core::files;
 use flow_log::{Decoder, LogError, Manifest, Run};
 use flow_text::Tokenizer;
@@ -89,13 +89,13 @@ impl Vocabularies {
     /// The run's vocabularies.
     pub fn of(run: &Run) -> Vocabularies {
         let mut vocabularies = Vocabularies { models: BTreeMap::new(), nodes: BTreeMap::new() };
-        let Ok(pipeline) = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())) else { return vocabularies };
+        let Ok(pipeline) = flow_pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default())) else { return vocabularies };
         for model in pipeline.models.keys() {
             // Runs of before kept them with the weights alone.
             let saved = read(&folder(run, model)).or_else(|| read(&run.root().join(Run::version(0, model))));
             vocabularies.models.extend(saved.map(|tokenizer| (model.clone(), Arc::new(tokenizer))));
         }
-        let of = |node: &pipeline::Node| vocabularies.models.get(node.model()?).cloned();
+        let of = |node: &flow_pipeline::Node| vocabularies.models.get(node.model()?).cloned();
         let players = pipeline.all().filter(|node| ops::plays(node)).filter_map(|node| Some((node.id.clone(), of(node)?)));
         // In a node's own table, and for a column of one node, no node is named.
         let first = pipeline.all().filter(|node| ops::acts(node)).chain(pipeline.all()).find_map(of);

@@ -7,7 +7,7 @@ use super::failure::{Failed, Failure};
 use super::graph_builder::GraphBuilder;
 use super::monitor::Owner;
 use super::{columns, Attempt, Edge};
-use crate::pipeline::{Body, Node};
+use flow_pipeline::{Body, Node};
 use std::collections::BTreeMap;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::Pipeline as Stay;

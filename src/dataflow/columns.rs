@@ -4,7 +4,7 @@
 use super::edge::RowBatch;
 use super::failure::{guarded, Failed, Failure};
 use super::Context;
-use crate::pipeline::Node;
+use flow_pipeline::Node;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use flow_core::row;

@@ -3,7 +3,7 @@
 use super::edge::Inner;
 use super::failure::Failed;
 use super::{Attempt, Context, Edge};
-use crate::pipeline::Node;
+use flow_pipeline::Node;
 use timely::dataflow::Scope;
 
 /// A node's inputs by port, in the order of the file.

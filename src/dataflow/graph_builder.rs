@@ -5,7 +5,7 @@ use super::edge::RowBatch;
 use super::failure::Failed;
 use super::feed::owed;
 use super::{Context, Edge};
-use crate::pipeline::Input;
+use flow_pipeline::Input;
 use std::collections::BTreeMap;
 use timely::dataflow::operators::generic::operator::empty;
 use timely::dataflow::operators::{feedback::Handle, Concat, ConnectLoop, Feedback};

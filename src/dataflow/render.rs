@@ -6,7 +6,7 @@ use super::feed::Feeds;
 use super::graph_builder::GraphBuilder;
 use super::monitor::Owner;
 use super::{attempts, columns, source, Context, Edge};
-use crate::pipeline::{Node, Pipeline};
+use flow_pipeline::{Node, Pipeline};
 use std::collections::BTreeMap;
 use timely::dataflow::Scope;
 

@@ -8,7 +8,7 @@ use super::reward::charges_tokens;
 use super::value::by_token;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
-use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_credit::rows::{columns_made, compare, compared, equal_groups, groups_below_zero, rejoin, samples, value, RunningMeans};

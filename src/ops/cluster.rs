@@ -14,7 +14,7 @@ use super::memories::keys::Keyed;
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
-use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::clustering::{ClusterKey, Compare, ObservationClusters};
 use arrow::array::{ArrayRef, AsArray, ListBuilder, RecordBatch, StringArray, UInt64Array, UInt64Builder};
 use arrow::datatypes::{DataType, Field, UInt64Type};

@@ -6,7 +6,7 @@ use super::checks::upstream::upstream;
 use super::operator::{settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Input, Node, Pipeline, Port, Role, Wrong};
+use flow_pipeline::{Carries, Input, Node, Pipeline, Port, Role, Wrong};
 use flow_credit::rows::{combine, Over};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use super::memories::buckets::unlogged;
 use super::operator::{must, port, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
 use flow_core::row::{self, Kind, View, LAST, NAME};
 use flow_credit::rows::{rejoin, LastValues};
 use flow_log::Expressions;
@@ -187,7 +187,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     /// What `flow check` says of a `derive` with these settings.
     fn mistakes(with: &str, log: &str) -> String {
@@ -198,7 +198,7 @@ mod tests {
              made: {{ op: derive, inputs: rollout, with: {{ {with} }} }}\n  \
              reader: {{ op: derive, inputs: made, with: {{ columns: {{ derived_y: reward }} }} }}\nlog: [{log}, reader]\n"
         );
-        pipeline::parse("x", &text, &[], &ops::catalog()).err().map_or(String::new(), |errors| errors.to_string())
+        flow_pipeline::parse("x", &text, &[], &ops::catalog()).err().map_or(String::new(), |errors| errors.to_string())
     }
 
     #[test]

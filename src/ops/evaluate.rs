@@ -15,7 +15,7 @@ use crate::dataflow::source;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::Streaming;
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
+use flow_pipeline::{Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::notes::words as memory_words;
@@ -167,7 +167,7 @@ impl Measurement {
         if iteration >= iterations {
             self.trained
         } else {
-            iteration % self.every == 0
+            iteration.is_multiple_of(self.every)
         }
     }
 }

@@ -7,7 +7,7 @@ use super::episodes::{figures, tokens};
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::extraction::{ExtractionSettings, Extractor};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::{question, transcript};

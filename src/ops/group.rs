@@ -10,7 +10,7 @@
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
-use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
 use arrow::array::RecordBatch;
 use flow_core::row::{self, Kind, RowError};
 use flow_credit::rows::{mark, measure, split, EarlyTurns};

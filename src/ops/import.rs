@@ -3,7 +3,7 @@
 
 use super::operator::{Further, Operator, Settings};
 use crate::dataflow::{Context, Edge, Failed, Ports};
-use crate::pipeline::{Node, Role, Wrong};
+use flow_pipeline::{Node, Role, Wrong};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use timely::dataflow::Scope;

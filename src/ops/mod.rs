@@ -40,7 +40,7 @@ pub use tasks::drawn as game;
 pub use tasks::Draw;
 
 use crate::dataflow::Render;
-use crate::pipeline::{self, Catalog, Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Catalog, Node, Pipeline, Role, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
@@ -228,7 +228,7 @@ pub fn importing() -> &'static Operator {
 pub fn models(nodes: &Value) -> BTreeSet<String> {
     let models_of = |node: &Value| {
         let schema = node["op"].as_str().and_then(operator).map(|o| (o.settings.schema)());
-        pipeline::models(&node["with"], &schema.unwrap_or_default())
+        flow_pipeline::models(&node["with"], &schema.unwrap_or_default())
     };
     nodes.as_object().into_iter().flatten().flat_map(|(_, node)| models_of(node)).collect()
 }

@@ -13,7 +13,7 @@ use super::operator::{must, settings, Further, Operator, Settings};
 use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::Pointer;
 use arrow::array::{ArrayRef, Float32Array, Float32Builder, ListBuilder, RecordBatch, UInt32Array, UInt64Array};
 use arrow::datatypes::{DataType, Field};

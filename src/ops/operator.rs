@@ -1,7 +1,7 @@
 //! The description of an operator. Everything else reads this, and knows no operator by its name.
 
 use crate::dataflow::{Edge, Failed, Ports, Render, RenderInside, RenderOutside};
-use crate::pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With, Wrong};
+use flow_pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With, Wrong};
 use arrow::array::RecordBatch;
 use flow_env::Game;
 use schemars::JsonSchema;

@@ -5,7 +5,7 @@ use super::checks::templates;
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
 use crate::rollout::row_text::RowText;
 use arrow::array::{ArrayRef, Float32Array, StringArray};
 use flow_core::defaults::yes;

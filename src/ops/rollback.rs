@@ -5,7 +5,7 @@
 use super::operator::{must, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
-use crate::pipeline::{Node, Port, Role};
+use flow_pipeline::{Node, Port, Role};
 use crate::rollout::rollback::{rollbacks, NEEDS};
 use arrow::array::{ArrayRef, StringArray};
 use flow_core::row::View;

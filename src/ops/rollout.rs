@@ -21,7 +21,7 @@ use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
-use crate::pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::agent::TRAINING_TEMPERATURE;
 use crate::rollout::batch::play;
 use crate::rollout::context::Alone;

@@ -1,7 +1,7 @@
 //! New models whose sizes don't fit one another: known before anything is made.
 
-use crate::pipeline::{Pipeline, Wrong};
-use crate::policy::unfit;
+use flow_pipeline::{Pipeline, Wrong};
+use flow_policy::unfit;
 use flow_model::ModelSettings;
 
 /// The new models of the pipeline that can't be made.

@@ -3,7 +3,7 @@
 
 use super::operator::{schema, settings, Further, Operator, Settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
-use crate::pipeline::{Node, Pipeline, Role, With, Wrong};
+use flow_pipeline::{Node, Pipeline, Role, With, Wrong};
 use arrow::array::{StringArray, UInt64Array};
 use flow_core::row;
 use flow_env::process::Programs;

@@ -1,7 +1,7 @@
 //! The policy's answers to many requests; a request that can't be answered fails alone.
 
 use super::error::RolloutError;
-use crate::policy::Policy;
+use flow_policy::Policy;
 use flow_env::{Cause, Fault};
 use flow_model::{GenerationOutput, PolicyError, Reply, Request, RowFault, Sampling, Tally, Unanswered};
 use std::collections::BTreeMap;

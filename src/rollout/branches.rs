@@ -11,7 +11,7 @@ use super::answers::answers;
 use super::branch_settings::BranchSettings;
 use super::error::RolloutError;
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
-use crate::policy::Policy;
+use flow_policy::Policy;
 use flow_core::seed::mix;
 use flow_env::{Cause, Fault};
 use flow_model::{Example, PolicyError, Reply, Request, Sampling, Tally};

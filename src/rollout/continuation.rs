@@ -111,7 +111,7 @@ mod tests {
     use super::super::retry::RetryPolicy;
     use super::super::settings::Actor;
     use super::*;
-    use crate::policy::Policy;
+    use flow_policy::Policy;
     use flow_env::{Environment, Task, Worlds};
     use flow_model::{ModelSettings, NewModel, TokenKind};
     use serde_json::json;

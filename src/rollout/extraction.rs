@@ -16,7 +16,7 @@ use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use super::transcript::{transcripts, Transcript};
-use crate::policy::Policy;
+use flow_policy::Policy;
 use arrow::array::{RecordBatch, StringArray};
 use flow_core::defaults::number;
 use flow_core::row;

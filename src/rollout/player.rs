@@ -14,7 +14,7 @@ use super::rank::Ranker;
 use super::retry::RetryPolicy;
 use super::settings::Actor;
 use super::template::PromptTemplates;
-use crate::policy::Policy;
+use flow_policy::Policy;
 use crossbeam_channel::Sender;
 use flow_core::row::RowError;
 use flow_core::seed::{mix, text};

@@ -1,7 +1,7 @@
 //! Embeddings of texts, by which their similarity is measured: hashed words, or an encoder on the policy's thread.
 
-use crate::pipeline::{Node, Wrong};
-use crate::policy::Policy;
+use flow_pipeline::{Node, Wrong};
+use flow_policy::Policy;
 use flow_credit::memory;
 use flow_model::PolicyError;
 use schemars::JsonSchema;

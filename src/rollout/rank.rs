@@ -6,7 +6,7 @@
 //! critic expects of an action is its value before the action's last token, the one that closes it: the return to
 //! expect once that action is all that is said.
 
-use crate::policy::Policy;
+use flow_policy::Policy;
 use flow_core::seed::{mix, Random};
 use flow_model::{GenerationOutput, PolicyError, Reply, Request, RowFault};
 use schemars::JsonSchema;

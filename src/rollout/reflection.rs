@@ -18,7 +18,7 @@ use super::sources;
 use super::tags;
 use super::template::PromptTemplates;
 use super::transcript::{transcripts, Transcript};
-use crate::policy::Policy;
+use flow_policy::Policy;
 use arrow::array::RecordBatch;
 use flow_core::seed;
 use flow_env::process::Programs;

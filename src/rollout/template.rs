@@ -1,7 +1,6 @@
 //! Prompt templates in the language of Jinja: for a turn, and for a reflection. A template is read and compiled once,
 //! and rendered for each prompt.
 
-use crate::pipeline;
 use flow_core::files;
 use flow_text::jinja;
 use flow_text::Message;
@@ -45,10 +44,10 @@ impl PromptTemplate {
     /// # Errors
     /// If the file can't be read, if it is no template, or if it uses an unknown placeholder.
     pub fn read_any(setting: &str, places: Placeholders) -> Result<PromptTemplate, TemplateError> {
-        if pipeline::is_template(setting) {
+        if flow_pipeline::is_template(setting) {
             return PromptTemplate::new(setting, None, places);
         }
-        let text = files::text(setting.as_ref(), pipeline::TEMPLATE_BYTES)
+        let text = files::text(setting.as_ref(), flow_pipeline::TEMPLATE_BYTES)
             .map_err(|source| TemplateError::File { file: setting.into(), source })?;
         PromptTemplate::new(&text, Some(setting.into()), places)
     }

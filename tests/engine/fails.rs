@@ -8,7 +8,7 @@ use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, S
 use flow::dataflow::{
     source, Attempt, Context, Edge, Failed, Failure, Inner, InnerPorts, Panicked, Place, Ports, Render, RenderOutside, Route, ThreadGone,
 };
-use flow::pipeline::{Body, Input, Node, Pipeline, Until, With, LOOP};
+use flow_pipeline::{Body, Input, Node, Pipeline, Until, With, LOOP};
 use flow_core::row::{self, RowError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -147,7 +147,7 @@ fn ended(workers: usize, node: &str, place: &str, way: &str) -> Result<(), Failu
         Node { body: Some(body), ..node("trial", LOOP, vec![input("rows", "there", None)]) },
         node("last", "here", vec![input("rows", "trial", None)]),
     ];
-    let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
+    let pipeline = Pipeline { nodes, ..flow_pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
     let start = Instant::now();
     let ended = run(Plan { workers, ..Plan::new(pipeline, find, |_| vec![]) });
     assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());

@@ -3,7 +3,7 @@
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use flow::dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Ports, Render, RenderOutside, Route};
-use flow::pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
+use flow_pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
 use flow_core::row;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -80,7 +80,7 @@ fn no_trial_waits_for_another_ones_attempt() {
     let body = Body { attempts: 3, until: Until::Never, nodes: vec![inner], output: vec!["play".into()] };
     let trial = Node { body: Some(body), ..node("trial", LOOP, vec![input("tasks", "tasks", None)]) };
     let nodes = vec![node("tasks", "open", vec![]), trial];
-    let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
+    let pipeline = Pipeline { nodes, ..flow_pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
     let ended = Arc::new(Mutex::new(Vec::new()));
     *ENDED.lock().unwrap() = Some(ended.clone());
     run(Plan::new(pipeline, find, |_| vec![])).unwrap();

@@ -5,7 +5,7 @@ use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArra
 use flow::dataflow::feed::{Feed, Feeds};
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::Sink;
-use flow::{ops, pipeline};
+use flow::ops;
 use flow_core::row;
 use flow_core::row::Name;
 use flow_credit::memory::{words, Change};
@@ -61,7 +61,7 @@ fn iterations() -> impl Strategy<Value = Vec<Vec<Note>>> {
 }
 
 impl Settings {
-    fn pipeline(&self, iterations: usize) -> pipeline::Pipeline {
+    fn pipeline(&self, iterations: usize) -> flow_pipeline::Pipeline {
         let mut with = serde_json::json!({ "capacity": self.capacity });
         match self.home {
             Home::Task => {}
@@ -86,7 +86,7 @@ impl Settings {
              notes: {{ op: reflect, inputs: play, with: {{ agent: {{ model: actor }} }} }}\n  \
              memory: {{ op: memory-update, inputs: notes, with: {with} }}\nlog: [memory]\n"
         );
-        let whole = pipeline::parse("remember.yaml", &text, &[], &ops::catalog()).unwrap();
+        let whole = flow_pipeline::parse("remember.yaml", &text, &[], &ops::catalog()).unwrap();
         whole.part(&BTreeSet::from(["memory".into()]), &BTreeSet::from(["notes".into()]))
     }
 

@@ -4,7 +4,7 @@ use flow::dataflow::edge::RowBatch;
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::stage::{stage, Stage};
 use flow::dataflow::{source, Context, Edge, Failed, Failure, Place, Ports, Render, RenderOutside, Route};
-use flow::pipeline::{Input, Node, Pipeline};
+use flow_pipeline::{Input, Node, Pipeline};
 use flow_core::row;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ fn ran(middle: &str, workers: usize) -> (Result<(), Failure>, Duration) {
     let node =
         |id: &str, op: &str, inputs| Node { id: id.into(), op: op.into(), inputs, with: Default::default(), body: None, columns: None };
     let nodes = vec![node("tasks", "open", vec![]), node("middle", middle, input("tasks")), node("last", "quick", input("middle"))];
-    let pipeline = Pipeline { nodes, ..flow::pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
+    let pipeline = Pipeline { nodes, ..flow_pipeline::parse("x", MINIMAL, &[], &flow::ops::catalog()).unwrap() };
     let start = Instant::now();
     let ended = run(Plan { workers, stall: Some(Duration::from_secs(1)), ..Plan::new(pipeline, find, |_| vec![]) });
     (ended, start.elapsed())

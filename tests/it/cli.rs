@@ -61,7 +61,7 @@ fn every_pipeline_of_the_repository_is_fine() {
     assert!(files.len() >= 120, "{}", files.len());
     // A warm start that isn't made yet is no mistake of the file.
     for path in files {
-        if let Err(diagnostics) = flow::pipeline::load_with_tests(&path, &[], &flow::ops::catalog()) {
+        if let Err(diagnostics) = flow_pipeline::load_with_tests(&path, &[], &flow::ops::catalog()) {
             panic!("{diagnostics}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::common::*;
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
-use flow::pipeline::Role;
+use flow_pipeline::Role;
 use flow_core::row;
 use flow_log::{write_part, Committer, Metrics, NodeInfo, Run, RunInfo};
 use serde_json::{json, Map, Value};

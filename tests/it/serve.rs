@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use crate::server::{Said, Server};
-use flow::policy::Policy;
+use flow_policy::Policy;
 use flow_model::{Example, LoadModel, ModelSettings, Request, Sampling};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;

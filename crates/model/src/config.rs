@@ -1,4 +1,4 @@
-//! The configuration of a decoder (see [`super::decoder`]): its sizes and constants, and the parameters that follow
+//! The configuration of a decoder (RMSNorm, rotary positions, grouped-query attention, SwiGLU): its sizes and constants, and the parameters that follow
 //! from them.
 
 use super::parameters::{Initializer, Layout};

@@ -6,7 +6,7 @@ use crate::FileFault;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is read of it. Every other field has a rule in [`RULES`].
+/// What is read of it. Every other field has a rule in `RULES`.
 #[derive(Serialize, Deserialize)]
 pub struct PeftConfig {
     peft_type: String,

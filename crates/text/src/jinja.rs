@@ -65,7 +65,7 @@ fn too_wide(what: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("`{what}` may be asked for {WIDEST} places at most"))
 }
 
-/// Renders a template, called `what` in messages, to at most [`MOST`] bytes of text.
+/// Renders a template, called `what` in messages, to at most `MOST` bytes of text.
 ///
 /// # Errors
 /// What the template does wrong, or that it doesn't come to an end.

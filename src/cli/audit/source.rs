@@ -1,11 +1,11 @@
 //! The run that is audited: who played in it, and which weights it still has.
 
 use crate::cli::error::{Error, Result};
-use crate::pipeline::Pipeline;
-use crate::policy::Policy;
+use flow_pipeline::Pipeline;
+use flow_policy::Policy;
 use crate::rollout::player::Play;
 use crate::rollout::retry::RetryPolicy;
-use crate::{ops, pipeline};
+use crate::ops;
 use flow_log::{Manifest, Run, SavedWeights};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Source {
             None => Some(id.to_owned()),
             Some(replays) => replays.nodes.iter().find(|(_, theirs)| theirs.as_str() == id).map(|(own, _)| own.clone()),
         };
-        let pipeline = pipeline::load(&played.pipeline(), &[], &ops::replayed(Default::default()))?;
+        let pipeline = flow_pipeline::load(&played.pipeline(), &[], &ops::replayed(Default::default()))?;
         let players: Vec<(String, Play)> = pipeline
             .nodes
             .iter()

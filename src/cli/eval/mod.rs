@@ -15,10 +15,10 @@ use crate::dataflow::feed::{Feed, Feeds};
 use crate::dataflow::journal::Journal;
 use crate::dataflow::run::{run, Plan};
 use crate::dataflow::Sink;
-use crate::pipeline::Pipeline;
+use flow_pipeline::Pipeline;
 use crate::rollout::agent::EVALUATION_TEMPERATURE;
 use crate::rollout::settings::EVALUATION_SEED;
-use crate::{ops, pipeline};
+use crate::ops;
 use clap::Args;
 use flow_core::row;
 use flow_env::{Game, Panel};
@@ -157,10 +157,10 @@ impl EvalArgs {
         }
         // One of the two is given.
         let file = own.map(|(_, file)| file).or_else(|| self.like.clone()).unwrap_or_default();
-        let trained = pipeline::load(&file, &[], &ops::replayed(Default::default()))?;
+        let trained = flow_pipeline::load(&file, &[], &ops::replayed(Default::default()))?;
         let text = recipe(&trained, self).map_err(|e| e.at(file.display()))?;
         // That a panel is of tasks which are trained on is no mistake where that is asked for.
-        let played = pipeline::parse("what is evaluated", &text, &self.sets, &ops::replayed(Default::default()))?;
+        let played = flow_pipeline::parse("what is evaluated", &text, &self.sets, &ops::replayed(Default::default()))?;
         Ok((trained, played))
     }
 }

@@ -3,7 +3,7 @@
 use super::EvalArgs;
 use crate::cli::error::{Error, Result};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline, Role};
+use flow_pipeline::{Node, Pipeline, Role};
 use serde_json::{json, Map, Value};
 use std::path::Path;
 

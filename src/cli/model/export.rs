@@ -3,7 +3,7 @@
 use crate::cli::error::{Error, Result};
 use crate::cli::models::{newest, starts};
 use crate::cli::output::{finish, CommandResult};
-use crate::policy::{self, ExportKind};
+use flow_policy::{ExportKind};
 use clap::Args;
 use flow_log::Run;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ impl ModelExportArgs {
         if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
-        let exported = policy::export(&from, &to, self.merge)?;
+        let exported = flow_policy::export(&from, &to, self.merge)?;
         let what = if exported == ExportKind::Model { "a model that transformers loads" } else { "an adapter that PEFT loads" };
         finish(&format!("{} -> {}: {what}\nuse it: {}", from.display(), to.display(), loaded(&exported, &to)))
     }

@@ -2,7 +2,7 @@
 
 use crate::cli::error::Error;
 use crate::cli::output::{finish, CommandResult};
-use crate::policy::{instructions, Description, EncoderDescription};
+use flow_policy::{instructions, Description, EncoderDescription};
 use flow_model::{Dtype, LoraSettings};
 use flow_text::Omissions;
 use std::path::Path;

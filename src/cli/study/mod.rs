@@ -16,7 +16,6 @@ use super::error::Error;
 use super::output::{finish, CommandResult};
 use super::session::info;
 use crate::ops;
-use crate::pipeline;
 use clap::Args;
 use file::Study;
 use flow_core::files;
@@ -80,7 +79,7 @@ pub struct StudyArgs {
 
 impl StudyArgs {
     pub fn run(self) -> CommandResult {
-        let study: Study = pipeline::document(&self.study, "the study", &self.sets, Study::mistakes)?;
+        let study: Study = flow_pipeline::document(&self.study, "the study", &self.sets, Study::mistakes)?;
         if let Some([table, row, column]) = self.cell.as_deref() {
             return finish(&page::origin(&StudyValues::new(&study), table, row, column)?);
         }
@@ -140,7 +139,7 @@ fn checked(study: &Study) -> super::error::Result<()> {
     for training in study.trainings() {
         if checked_runs.insert(training.run.clone()) {
             let run = &study.runs[&training.run];
-            let pipeline = pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
+            let pipeline = flow_pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
             queries(study, &training.run, &info(&pipeline, None))?;
             ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
         }
@@ -149,7 +148,7 @@ fn checked(study: &Study) -> super::error::Result<()> {
         // What is played as another pipeline does may be played in that one's world.
         if let Some(like) = &measured.like {
             let pipeline =
-                pipeline::load(like, &[], &ops::catalog()).map_err(|e| Error::from(e).at(format!("measurements.{name}.like")))?;
+                flow_pipeline::load(like, &[], &ops::catalog()).map_err(|e| Error::from(e).at(format!("measurements.{name}.like")))?;
             ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
         }
         let panel = measured.panel.as_ref().map_or(Ok(()), |panel| flow_env::Panel::load(panel).and_then(|panel| panel.verify(&programs)));

@@ -2,7 +2,7 @@
 //! that its tables need.
 
 use super::file::{MeasurementSpec, RowSpec, RunSpec, Study, TableSpec};
-use crate::pipeline::Wrong;
+use flow_pipeline::Wrong;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -7,7 +7,6 @@ use super::page::origin;
 use super::plan::{sides, SeededRun};
 use super::values::StudyValues;
 use crate::cli::error::Result;
-use crate::pipeline;
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 
@@ -20,7 +19,7 @@ impl ShownStudy {
     /// # Errors
     /// If it has mistakes.
     pub fn read(file: &Path) -> Result<ShownStudy> {
-        Ok(ShownStudy(pipeline::document(file, "the study", &[], Study::mistakes)?))
+        Ok(ShownStudy(flow_pipeline::document(file, "the study", &[], Study::mistakes)?))
     }
 
     /// The folder of its runs.

@@ -5,7 +5,7 @@ use super::plan::{iterations, SeededMeasurement, SeededRun};
 use crate::cli::begun::{self, RunProgress};
 use crate::cli::error::{Error, Result};
 use crate::cli::kin::tied;
-use crate::{ops, pipeline};
+use crate::ops;
 use flow_core::files;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub fn progress(study: &Study, training: &SeededRun) -> Result<RunProgress> {
     }
     let run = study.runs.get(&training.run).ok_or_else(|| Error::request("no such run"))?;
     // As a run keeps it: with the texts of the files that belong to it.
-    let expected = pipeline::load_to_run(&run.pipeline, &study.sets(training), &ops::catalog(), false, &|_| vec![])?;
+    let expected = flow_pipeline::load_to_run(&run.pipeline, &study.sets(training), &ops::catalog(), false, &|_| vec![])?;
     let target = iterations(run).unwrap_or(expected.iterations);
     begun::progress(&folder, &expected, target).map_err(|error| match error {
         Error::Request(_) => error.help("move it away, or give the study another `home`, and it is made anew"),

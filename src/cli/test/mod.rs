@@ -7,7 +7,7 @@ mod show;
 use super::error::Error;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use crate::cli::candidates;
-use crate::{ops, pipeline};
+use crate::ops;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ impl TestArgs {
         let catalog = ops::catalog();
         let mut pipelines = Vec::new();
         for path in &self.pipelines {
-            let loaded = pipeline::load_with_tests(path, &self.sets, &catalog)?;
+            let loaded = flow_pipeline::load_with_tests(path, &self.sets, &catalog)?;
             pipelines.push((path.display().to_string(), loaded));
         }
         let (mut ran, mut failed) = (0, 0);

@@ -7,7 +7,7 @@ use super::super::session::info;
 use super::played;
 use super::tasks::{Expected, Played};
 use crate::ops;
-use crate::pipeline::{Node, Pipeline, Role};
+use flow_pipeline::{Node, Pipeline, Role};
 use flow_core::row::NAME;
 use flow_log::{sql::quoted, Iteration, Manifest, Run};
 use std::collections::BTreeSet;

@@ -13,7 +13,7 @@ use super::source::reduced;
 use super::unpack::unpack;
 use super::vocabularies;
 use crate::dataflow::cluster::end::end_process;
-use crate::{ops, pipeline};
+use crate::ops;
 use claims::Claims;
 use clap::Args;
 use flow_log::{NodeDiff, Run};
@@ -137,7 +137,7 @@ impl VerifyArgs {
         let recomputed = replay.manifest()?;
         let replays = recomputed.info.replays.clone().unwrap_or_default();
         let taken = &replays.nodes;
-        let pipeline = pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default()))?;
+        let pipeline = flow_pipeline::load(&run.pipeline(), &[], &ops::replayed(Default::default()))?;
         let mut claims = Claims::of(run, &manifest, &pipeline, if iterations < all { iterations } else { u64::MAX })?;
         let mut nodes: Vec<NodeDiff> = flow_log::nodes(run, &replay)?.into_iter().filter(|node| !taken.contains_key(&node.node)).collect();
         if iterations < all {

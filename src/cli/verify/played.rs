@@ -4,7 +4,7 @@ use super::super::episode::rows;
 use super::super::error::Result;
 use super::claims::iterations_text;
 use crate::ops;
-use crate::pipeline::{Node, Pipeline};
+use flow_pipeline::{Node, Pipeline};
 use flow_core::row::BRANCH_OF;
 use flow_log::{sql::quoted, Manifest, Run};
 use serde_json::Value;

@@ -5,7 +5,7 @@ use super::super::error::Result;
 use super::claims::iterations_text;
 use super::played;
 use crate::ops::{self, Draw, Measurement};
-use crate::pipeline::{Node, Pipeline, Role};
+use flow_pipeline::{Node, Pipeline, Role};
 use flow_core::row::BRANCH_OF;
 use flow_log::{sql::quoted, Manifest, Run, Status};
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,7 +8,7 @@ use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::audit::{settings_of, Figures};
 use crate::cli::error::{Error, Result};
-use crate::pipeline::Role;
+use flow_pipeline::Role;
 use flow_log::{sql::literal, QueryResult};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;

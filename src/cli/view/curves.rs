@@ -2,7 +2,7 @@
 
 use super::runs::ServedRun;
 use super::Answer;
-use crate::pipeline::Role;
+use flow_pipeline::Role;
 use flow_credit::stats::over_seeds;
 use flow_log::sql::literal;
 use flow_log::Manifest;

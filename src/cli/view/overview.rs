@@ -5,8 +5,8 @@ use super::experiments::experiments;
 use super::runs::{ServedRun, ServedRuns};
 use super::Answer;
 use crate::cli::error::Error;
-use crate::pipeline::{Node, Pipeline, Role};
-use crate::{ops, pipeline};
+use flow_pipeline::{Node, Pipeline, Role};
+use crate::ops;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn glance(run: &ServedRun) -> Answer {
 
 /// The pipeline of a run as a graph, or why it can't be read.
 pub fn drawn(run: &ServedRun) -> &std::result::Result<Value, String> {
-    run.graph(|| Ok(graph(&pipeline::load(&run.run.pipeline(), &[], &ops::replayed(Default::default()))?)))
+    run.graph(|| Ok(graph(&flow_pipeline::load(&run.run.pipeline(), &[], &ops::replayed(Default::default()))?)))
 }
 
 /// How a run stands now: what changes while it goes on.

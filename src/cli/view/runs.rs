@@ -4,7 +4,7 @@ use crate::cli::error::{Error, Result};
 use crate::cli::study::ShownStudy;
 use crate::cli::top::RunSnapshot;
 use crate::cli::vocabularies::Vocabularies;
-use crate::pipeline::contents;
+use flow_pipeline::contents;
 use flow_log::{Lock, Manifest, Run, Status, Table};
 use parking_lot::Mutex;
 use serde_json::Value;

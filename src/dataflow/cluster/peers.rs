@@ -6,7 +6,7 @@
 
 use super::end::gone;
 use super::{Cluster, Purpose};
-use crate::policy::Peers;
+use flow_policy::Peers;
 use flow_model::PolicyError;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, ErrorKind, Read, Write};
@@ -129,7 +129,7 @@ impl Peers for Connections {
 mod tests {
     use super::super::{Hosts, Meanwhile, RunIdentity};
     use super::*;
-    use crate::policy::{Policy, UpdateReport};
+    use flow_policy::{Policy, UpdateReport};
     use flow_model::{Example, Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
     use std::collections::BTreeMap;
     use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Models that act with other matrices than they learn (`act`): which can, and what an update makes of the difference.
 
-use crate::pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Node, Pipeline, Wrong};
 use flow_model::{Objective, RatioDenominator, UpdateSettings};
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ pub fn note(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Option<S
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     /// The notes on a pipeline whose model has these settings and whose update has `with` more, or what is wrong with
     /// it.
@@ -70,7 +70,7 @@ mod tests {
              advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor{with} }} }}\n"
         );
-        let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).map_err(|wrong| wrong.to_string())?;
+        let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).map_err(|wrong| wrong.to_string())?;
         Ok(ops::notes(&pipeline).into_iter().map(|(_, note)| note).collect())
     }
 

@@ -3,7 +3,7 @@
 
 use super::{branches, by_name, critics};
 use crate::ops::memories::reading;
-use crate::pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::{PassageSlot, RecallTime};

@@ -3,7 +3,7 @@
 
 use super::upstream::{answers, named, writers, BY_NAME};
 use crate::ops::{is, trained};
-use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::settings::Actor;
 

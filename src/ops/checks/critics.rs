@@ -4,7 +4,7 @@
 use super::remote::remote;
 use super::upstream::upstream;
 use crate::ops::is;
-use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::Agent;
 use crate::rollout::settings::Actor;

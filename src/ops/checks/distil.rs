@@ -1,7 +1,7 @@
 //! What `objective: distill`, `reference_ema` and `weigh_by` need: a learner and a teacher that have distributions, and
 //! a column of numbers.
 
-use crate::pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Node, Pipeline, Wrong};
 use flow_core::row::{kind, Kind};
 use flow_model::{Objective, UpdateSettings};
 

@@ -3,7 +3,7 @@
 
 use super::upstream::named;
 use crate::ops::{is, operator, trained};
-use crate::pipeline::{Carries, Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Carries, Node, Pipeline, Role, Wrong};
 
 /// Nodes whose model is trained, and that wait for an update of another model or reflect on another model's episodes. A
 /// model that nothing trains acts with version 0 wherever it stands.

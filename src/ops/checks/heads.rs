@@ -4,7 +4,7 @@
 use super::upstream::upstream;
 use super::upstream::BY_NAME;
 use crate::ops::{is, operator, RequiredHead};
-use crate::pipeline::{Named, Node, Pipeline, Role, Wrong, BASE, MODEL};
+use flow_pipeline::{Named, Node, Pipeline, Role, Wrong, BASE, MODEL};
 use serde_json::Value;
 
 /// Nodes that use a critic to write or a policy to estimate values, and critics whose targets nothing produces.

@@ -3,7 +3,7 @@
 
 use super::acting;
 use crate::ops::{acts, is, operator};
-use crate::pipeline::{Carries, Node, Pipeline, Role};
+use flow_pipeline::{Carries, Node, Pipeline, Role};
 use flow_model::{Objective, UpdateSettings};
 
 /// The note on an update that takes one step an iteration from the very weights that its rows were played with; none on
@@ -38,7 +38,7 @@ fn fresh(node: &Node, pipeline: &Pipeline) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     /// The notes on `update`, whose settings end with `with`; the rollout's weights have the settings `after`.
     fn notes(with: &str, after: &str) -> Vec<String> {
@@ -50,7 +50,7 @@ mod tests {
              advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor{with} }} }}\n"
         );
-        let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+        let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
         ops::notes(&pipeline).into_iter().map(|(_, note)| note).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use super::upstream::upstream;
 use crate::ops::{played, reward};
-use crate::pipeline::{Node, Pipeline};
+use flow_pipeline::{Node, Pipeline};
 use flow_credit::{AdvantageSettings, Scale};
 
 /// The note on an `advantage` that divides by the mean of returns which settings of the pipeline, or the environment's own
@@ -37,7 +37,7 @@ pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     fn notes(reward: &str, advantage: &str) -> String {
         noted("env: minesweeper", reward, advantage)
@@ -53,7 +53,7 @@ mod tests {
              advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return, {advantage} }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor }} }}\n"
         );
-        let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+        let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
         ops::notes(&pipeline).into_iter().map(|(node, note)| format!("{node}: {note}")).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use super::upstream::upstream;
 use crate::ops::{group, is, rollout};
-use crate::pipeline::{Node, Pipeline, Role};
+use flow_pipeline::{Node, Pipeline, Role};
 use flow_credit::{AdvantageSettings, Penalty, Singleton, Unit};
 
 /// The note on an `advantage` that compares the one episode of a task with itself, or episodes that are equal.
@@ -26,7 +26,7 @@ pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     fn notes(rollout: &str, by: &str, advantage: &str) -> String {
         let text = format!(
@@ -37,7 +37,7 @@ mod tests {
              advantage: {{ op: advantage, inputs: group, with: {{ {advantage} }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor }} }}\nlog: [advantage]\n"
         );
-        let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+        let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
         ops::notes(&pipeline).into_iter().map(|(node, note)| format!("{node}: {note}")).collect()
     }
 

@@ -5,7 +5,7 @@ use crate::ops::episodes::reward_chain::ambiguous;
 use crate::ops::memories::reading;
 use crate::ops::operator::settings;
 use crate::ops::{is, tasks};
-use crate::pipeline::{Input, Node, Pipeline, Role, Until, Wrong};
+use flow_pipeline::{Input, Node, Pipeline, Role, Until, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::context::SourceSettings;
 use crate::rollout::exchange::NotesOwner;

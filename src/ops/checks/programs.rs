@@ -1,7 +1,7 @@
 //! Notes on agent programs: an episode of many calls is many rows.
 
 use crate::ops::games::programs;
-use crate::pipeline::Pipeline;
+use flow_pipeline::Pipeline;
 use flow_model::{Aggregation, Objective, UpdateSettings};
 
 /// The note on an update that weighs an episode of a program by its rows or their tokens.

@@ -2,7 +2,7 @@
 //! the tokens of a local model.
 
 use super::upstream::{answers, named, writers, BY_NAME};
-use crate::pipeline::{Node, Pipeline, Wrong, MODEL};
+use flow_pipeline::{Node, Pipeline, Wrong, MODEL};
 use serde_json::Value;
 
 /// Whether these are the settings of a model that a server runs.

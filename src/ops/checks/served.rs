@@ -3,7 +3,7 @@
 
 use super::upstream::named;
 use crate::ops::is;
-use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use flow_model::ServeSettings;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Models on the base of another one: whose base that can be.
 
 use super::remote::remote;
-use crate::pipeline::{Pipeline, Wrong, BASE};
+use flow_pipeline::{Pipeline, Wrong, BASE};
 
 /// Models that name one without a base of its own: one that is itself on another's, an encoder, or one that a server
 /// runs.

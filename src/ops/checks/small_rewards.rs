@@ -4,7 +4,7 @@
 
 use super::upstream::upstream;
 use crate::ops::reward;
-use crate::pipeline::{Node, Pipeline};
+use flow_pipeline::{Node, Pipeline};
 use flow_credit::{AdvantageSettings, Scale};
 
 /// The note on an `advantage` that divides by a deviation of rewards, when some rewards are small beside the task's.
@@ -27,7 +27,7 @@ pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
     use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
     use flow_core::row;
     use flow_credit::{rows, AdvantageSettings};
@@ -43,7 +43,7 @@ mod tests {
              advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return, scale: {scale} }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor }} }}\n"
         );
-        let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+        let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
         ops::notes(&pipeline).into_iter().map(|(node, note)| format!("{node}: {note}")).collect()
     }
 

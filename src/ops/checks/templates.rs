@@ -1,6 +1,6 @@
 //! Templates over rows, in the settings of any operator: the columns that they need, and what is wrong with them.
 
-use crate::pipeline::{Need, Node, Wrong};
+use flow_pipeline::{Need, Node, Wrong};
 use crate::rollout::row_text::RowText;
 
 /// The columns that the template at this place of the settings needs of the rows at the port `rows`.

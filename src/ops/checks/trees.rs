@@ -1,7 +1,7 @@
 //! Checks a rollout whose episodes branch: something says where, and the copies can differ and be compared.
 
 use super::upstream::upstream;
-use crate::pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::tree::Branching;
 use flow_credit::{AdvantageSettings, EstimatorName};
 
@@ -56,7 +56,7 @@ pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     fn errors(rollout: &str) -> String {
         let text = format!(
@@ -64,7 +64,7 @@ mod tests {
              tasks: {{ op: tasks, with: {{ env: minesweeper, batch: 2 }} }}\n  \
              rollout: {{ op: rollout, inputs: tasks, with: {{ agent: {{ model: actor, max_turns: 3 }}, {rollout} }} }}\nlog: [rollout]\n"
         );
-        pipeline::parse("x", &text, &[], &ops::catalog()).err().map_or(String::new(), |errors| errors.to_string())
+        flow_pipeline::parse("x", &text, &[], &ops::catalog()).err().map_or(String::new(), |errors| errors.to_string())
     }
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
                  group: {{ op: group, inputs: rollout, with: {{ by: [task] }} }}\n  \
                  advantage: {{ op: advantage, inputs: group, with: {{ of: {of} }} }}\nlog: [rollout, advantage]\n"
             );
-            let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+            let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
             ops::notes(&pipeline).into_iter().any(|(_, note)| note.contains("from its fork on"))
         };
         let branch = ", branch: { every: 2 }";

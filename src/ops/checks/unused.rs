@@ -2,7 +2,7 @@
 //! but the log. (SLEA-RL's released code computes clusters in its default setting and retrieves without them.)
 
 use crate::ops::operator;
-use crate::pipeline::{Node, Pipeline};
+use flow_pipeline::{Node, Pipeline};
 
 /// The note on a node whose `columns` are never read.
 pub fn note(node: &Node, pipeline: &Pipeline, columns: &[&str]) -> Option<String> {
@@ -22,7 +22,7 @@ fn reads(node: &Node, columns: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ops, pipeline};
+    use crate::ops;
 
     /// The notes on a pipeline whose groups are by these columns.
     fn notes(by: &str) -> Vec<String> {
@@ -35,7 +35,7 @@ mod tests {
              advantage: {{ op: advantage, inputs: group, with: {{ of: episode_return }} }}\n  \
              update: {{ op: gpu-update, inputs: advantage, with: {{ model: actor }} }}\nlog: [clusters]\n"
         );
-        let pipeline = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
+        let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
         ops::notes(&pipeline).into_iter().map(|(_, note)| note).collect()
     }
 

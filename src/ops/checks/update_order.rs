@@ -1,7 +1,7 @@
 //! Checks that several updates of one model take turns.
 
 use crate::ops::{is, operator};
-use crate::pipeline::{Carries, Input, Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Carries, Input, Node, Pipeline, Role, Wrong};
 
 /// Each update of `model` waits for the one before it, and the first for the last one of the previous iteration.
 /// Otherwise the weights that a row was made with would depend on timing.

@@ -1,7 +1,7 @@
 //! The nodes upstream of a node, and whose models write their rows.
 
 use crate::ops::{is, operator};
-use crate::pipeline::{Carries, Input, Node, Pipeline, Role};
+use flow_pipeline::{Carries, Input, Node, Pipeline, Role};
 
 /// The setting that names the models which answer a program's calls by their names.
 pub const BY_NAME: &str = "by_name";

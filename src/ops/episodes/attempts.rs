@@ -6,7 +6,7 @@ use super::inputs::{names, newest};
 use crate::dataflow::context::{RunState, TrialLimits};
 use crate::dataflow::streaming::{InputPiece, OutputPiece, Streaming};
 use crate::dataflow::{Failed, Figure};
-use crate::pipeline::Until;
+use flow_pipeline::Until;
 use crate::rollout::context::NotesSettings;
 use crate::rollout::episode::{EpisodeStart, Finished};
 use crate::rollout::exchange::{Exchange, NotesOwner};

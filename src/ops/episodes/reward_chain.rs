@@ -3,7 +3,7 @@
 
 use crate::dataflow::Failed;
 use crate::ops::operator;
-use crate::pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Node, Pipeline, Wrong};
 use arrow::array::RecordBatch;
 
 /// The nodes that change rewards between `rollout` and the node that compares its rows, in the order of the rows' path.
@@ -47,7 +47,7 @@ pub fn ambiguous(rollout: &Node, pipeline: &Pipeline) -> Option<Wrong> {
 #[cfg(test)]
 mod tests {
     use crate::rollout::dynamic_sampling::telling;
-    use crate::{ops, pipeline};
+    use crate::ops;
     use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array};
     use flow_core::row;
     use std::sync::Arc;
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_task_is_judged_by_the_rewards_that_are_compared() {
         let groups_that_differ = |rewards: &str, compared: &str| {
-            let pipeline = pipeline::parse("x", &text(rewards, compared), &[], &ops::catalog()).unwrap();
+            let pipeline = flow_pipeline::parse("x", &text(rewards, compared), &[], &ops::catalog()).unwrap();
             let chain: Vec<_> = super::weighing(pipeline.node("rollout").unwrap(), &pipeline).into_iter().cloned().collect();
             telling(&super::weighed(&chain, &[lost()]).unwrap()).unwrap()
         };
@@ -99,7 +99,7 @@ mod tests {
     fn two_ways_to_weigh_are_refused() {
         let rewards = "  first: { op: reward, inputs: rollout, with: { task: 0, won: 10 } }\n  second: { op: reward, inputs: rollout }\n";
         let text = text(rewards, "first").replace("log:", "") + "log: [second]\n";
-        let message = pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_err().to_string();
+        let message = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_err().to_string();
         assert!(message.contains("`first` and `second` each weigh the rewards in their own way"), "{message}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::select::examples;
 use crate::dataflow::Failed;
-use crate::policy::Policy;
+use flow_policy::Policy;
 use arrow::array::{Float32Array, RecordBatch};
 use flow_core::row::{self, RowError, View};
 use flow_model::Objective;

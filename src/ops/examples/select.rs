@@ -1,6 +1,6 @@
 //! Selects the rows that an update learns from, and gives the reason for every row that it leaves out.
 
-use crate::pipeline::Need;
+use flow_pipeline::Need;
 use arrow::datatypes::{Float32Type, UInt32Type};
 use flow_core::row::{self, Lists, RowError, View};
 use flow_core::seed::{mix, text, Random};

@@ -5,7 +5,7 @@ mod vocabulary;
 pub use vocabulary::words;
 
 use crate::ops::{is, operator};
-use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use flow_env::process::ProcessSettings;
 use flow_env::Game;
 

@@ -2,7 +2,7 @@
 
 use super::{games, programs};
 use crate::ops::operator;
-use crate::pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::{notes, prompt};
 use flow_model::{NewModel, TokenKind};
 use std::collections::BTreeSet;

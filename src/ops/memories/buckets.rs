@@ -2,7 +2,7 @@
 //! a run is resumed.
 
 use crate::dataflow::Route;
-use crate::pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Node, Pipeline, Wrong};
 use flow_credit::memory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

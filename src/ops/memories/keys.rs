@@ -2,7 +2,7 @@
 //! vectors.
 
 use crate::dataflow::Context;
-use crate::pipeline::{Node, Wrong};
+use flow_pipeline::{Node, Wrong};
 use crate::rollout::points::{unnamed, Pointer, Points};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
 use crate::ops::{cluster, is, memory_update, operator};
-use crate::pipeline::{Carries, Delay, Input, Need, Node, Pipeline, Port, Role, Wrong};
+use flow_pipeline::{Carries, Delay, Input, Need, Node, Pipeline, Port, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::clustering::ObservationClusters;
 use crate::rollout::context::{self, ContextSource};

@@ -14,7 +14,7 @@ use super::operator::{must, port, schema, settings, Further, Operator, Settings}
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
-use crate::pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{Pointer, Points};
 use admit::{Admit, Admitted};
 use flow_core::defaults::{hundredths, number};

@@ -12,7 +12,7 @@ use super::examples::reference::{charged, less, strays, whole};
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
 use flow_core::row::{self, RowError, View, SCORE};

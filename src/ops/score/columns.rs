@@ -2,7 +2,7 @@
 
 use super::likelihood::Mode;
 use crate::dataflow::Failed;
-use crate::policy::Policy;
+use flow_policy::Policy;
 use crate::rollout::row_text::RowText;
 use crate::rollout::template::TemplateError;
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};

@@ -11,7 +11,7 @@ use super::trained;
 use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::pipeline::{Delay, Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Delay, Need, Node, Port, Role, With, Wrong};
 use columns::scores;
 use flow_core::row::{View, NAME, SCORE};
 use likelihood::Mode;

@@ -13,7 +13,7 @@ use super::pending::{AskedTurn, PendingTurns};
 use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries};
 use super::summary::Summary;
-use crate::policy::Policy;
+use flow_policy::Policy;
 use flow_env::{Act, Call, EpisodeView, Fault, ResetRequest, Task, Worlds};
 use flow_model::Reply;
 use std::collections::btree_map::{BTreeMap, Entry};

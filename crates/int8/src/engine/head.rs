@@ -128,7 +128,7 @@ pub fn entropy_bend(isa: Isa, logits: &[f32], token: usize, temperature: f32, ma
 }
 
 /// The largest of `logits`, and the logarithm of the sum of exp((logit - largest) / temperature): with them the
-/// log-probability of token i is (logits[i] - largest) / temperature less the second, in nats. Nothing where a logit is
+/// log-probability of token i is `(logits[i] - largest) / temperature` less the second, in nats. Nothing where a logit is
 /// NaN or infinite.
 pub fn mass(isa: Isa, logits: &[f32], temperature: f32) -> (f32, f32) {
     masses(isa, logits, temperature).1

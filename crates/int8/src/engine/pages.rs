@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The keys and values of up to [`PAGE`] tokens, block by block: see [`super::kv::Heads::page`].
+/// The keys and values of up to [`PAGE`] tokens, block by block: see `Heads::page`.
 pub struct KvPage {
     /// There until it is dropped.
     memory: Option<Fixed<u16>>,

@@ -65,7 +65,7 @@ pub enum Listing<'a> {
 pub struct ListedFigures {
     /// The tokens, `[choices, listed]`; none: all, in their order.
     pub tokens: Option<Vec<i64>>,
-    /// Their log-probabilities, `[choices, listed]`: [`NEVER`] of a token that isn't allowed.
+    /// Their log-probabilities, `[choices, listed]`: [`flow_model::NEVER`] of a token that isn't allowed.
     pub logprobs: Vec<f32>,
     /// The sum of the other tokens' squared probabilities, `[choices]`.
     pub others: Vec<f32>,

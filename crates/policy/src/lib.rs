@@ -1,0 +1,73 @@
+//! The policy: a transformer that writes actions and is trained on their outcomes. The only code that knows libtorch.
+//!
+//! [`Policy`] is a handle on one thread that owns every tensor: [`Policy::generate`] answers prompts,
+//! [`Policy::update`] makes the next version of the weights. Both compute a token's log-probability in the same way:
+//! `log_softmax(logits / temperature)` over the whole vocabulary, or over the tokens that the row's choices allow at
+//! that place. The temperature is the row's own: the one that it was drawn at. Truncation by `top_k` and `top_p` takes
+//! part in the drawing only, never in the recorded value, and greedy decoding (temperature 0) records the value at
+//! temperature 1. Where the choices leave exactly one token its log-probability is 0 and no forward pass is spent on
+//! it. A model with a value head is a critic: [`Policy::values`] asks it for the return to expect after a prompt, which
+//! an update teaches it.
+//!
+//! What a row gets depends on the row alone. Prompts are read as a trie: equal tokens after equal prefixes are one
+//! node: each is computed once and kept until the weights change, and since attention is cut at fixed places, what a
+//! token becomes follows from the tokens before it alone. What is written goes on from there, prompts of one padded
+//! length together, in batches padded to a multiple of [`flow_model::PAD_TO`] rows; a token is drawn from a hash of the row's seed
+//! and the token's index. An update reads its rows as tries, too: what it computes depends on all its rows, and on
+//! nothing else. Threads share the work by whole batches, each computed on one thread, and gradients are summed in a
+//! fixed order, so the number of threads changes no bit. Processes that learn together ([`Peers`]) share an update in
+//! the same way, and their number changes none either.
+//!
+//! All of it is computed on one device ([`DeviceChoice`]): the processor, or a GPU, where the same code runs, tokens
+//! are drawn beside the logits, batches are as large as the memory allows, and a row's last digits may follow from its
+//! neighbours.
+//!
+//! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers
+//! ([`flow_model::RemoteModel`]), and servers may answer for one that learns here ([`flow_model::ServeSettings`]); none of these promises holds
+//! for a server's results.
+//!
+//! A base that stands still beside an adapter can be computed outside of libtorch ([`flow_model::Base`]), row
+//! by row, so that nothing of it is padded and written tokens are kept as well: rooms `engine` (the decoder, its keys
+//! and values, and its gradient) and `products` (of 8 bits and of f32, by the processor's instructions). [`flow_model::Act`] has
+//! them act for a model that is trained whole, while libtorch learns.
+//!
+//! Four rooms more: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is
+//! learnt and how), `remote` (answers of a server).
+mod acting;
+mod device;
+mod encode;
+mod generate;
+mod inspect;
+mod learner;
+mod model;
+mod pause;
+pub mod rates;
+mod room;
+mod state;
+mod tensors;
+#[cfg(test)]
+mod tests;
+mod thread;
+mod threads;
+mod trainer;
+mod update;
+mod versions;
+
+pub use acting::row_by_row_is_quick;
+pub use device::{gpus, libtorch, DeviceChoice, FoundDevice, Hardware};
+pub use encode::EncoderDescription;
+pub use generate::weigh::ChoiceScores;
+pub use inspect::{inspect, Inspected};
+pub use model::adapter::separate_base;
+pub use model::description::Description;
+pub use model::export::{export, ExportKind};
+pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
+pub use thread::Policy;
+pub use update::parallel::Peers;
+pub use update::report::{RowReport, RowUse, TokenFigures, UpdateReport};
+
+/// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avxvnni`, `avx2` or `plain`. The
+/// environment variable `FLOW_ISA` can name a lesser one; the bits are the same.
+pub fn instructions() -> String {
+    flow_int8::products::isa::Isa::chosen().to_string()
+}

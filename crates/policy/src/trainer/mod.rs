@@ -1,0 +1,427 @@
+//! A model that learns in processes of its own: `flow_train`, or another program that speaks the protocol of trainers
+//! (docs/protocol.md). It gives log-probabilities, takes the gradient of the loss by them, steps, and writes the
+//! weights of each version into a folder. It knows no loss: that is computed here, as for a model that learns here.
+//!
+//! Where no server generates for it, this process loads each version as a model of its own ([`VersionedModel`]), which
+//! plays and reads texts.
+
+mod connection;
+mod learner;
+mod link;
+mod process;
+
+pub use learner::TrainerWeights;
+
+use crate::learner::RowLimits;
+use crate::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
+use crate::model::checkpoint;
+use crate::model::saved::TrainingProgress;
+use crate::update::Moments;
+use crate::versions::VersionedModel;
+use flow_core::seed::{bytes, mix, text};
+use flow_model::folder::{json, read, whole};
+use flow_model::lora::{Adapter, Lora, HEAD_MODULE};
+use flow_model::on_disk::{gguf_at, is_adapter_folder, ADAPTER_CONFIG, ADAPTER_WEIGHTS};
+use flow_model::on_disk::{is_moments, CONFIG, TRAINED};
+use flow_model::Sizes;
+use flow_model::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, TrainSettings};
+use flow_serve::{ExportedWeights, Weights};
+use flow_text::Tokenizer;
+use flow_text::FILES;
+use link::{load, Link, Opening};
+use serde_json::{json, Value};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use tch::Tensor;
+
+/// Where the weights lie that a trainer loads.
+struct Places {
+    /// The model.
+    base: PathBuf,
+    /// The adapter that it learns on, where it has one already.
+    adapter: Option<PathBuf>,
+}
+
+/// A model that learns in a trainer.
+pub struct TrainedModel {
+    /// What it is called.
+    pub name: String,
+    /// Its vocabulary.
+    pub tokenizer: Arc<Tokenizer>,
+    /// What its rows must fit.
+    pub limits: RowLimits,
+    /// The seed of its random numbers.
+    pub seed: u64,
+    /// How many parameters it has, and how many of them learn.
+    pub parameters: (usize, usize),
+    /// Before the connection: it must go at once, and a trainer may take a while to end.
+    passing: Passing,
+    link: RefCell<Link>,
+    opening: Opening,
+    /// The version that was saved last with all that a trainer goes on from, and where.
+    saved: RefCell<Option<(u64, PathBuf)>>,
+    /// Whether it was started again since the last update.
+    again: Cell<bool>,
+    /// The model's folder as it was opened, whose configuration and tokenizer are those of every version.
+    base: PathBuf,
+    adapted: bool,
+    steps: Cell<u64>,
+    /// The versions that are kept, and where their weights lie, oldest first; never empty.
+    versions: VecDeque<(u64, PathBuf)>,
+    /// Whether the trainer's weights are those of no version: in the middle of an update, or after one that failed.
+    learning: Cell<bool>,
+}
+
+/// A folder for weights in passing, which goes with this value.
+struct Passing(PathBuf);
+
+impl Passing {
+    /// A new one in `root`, or among the system's temporary files, where those of flows that were killed are removed.
+    fn new(root: Option<&str>) -> Result<Passing> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let temporary = std::env::temp_dir();
+        if root.is_none() {
+            let lost = |name: &str| {
+                let process = name.strip_prefix("flow-train-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+                process.is_some_and(|process| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists())
+            };
+            let all = fs::read_dir(&temporary).into_iter().flatten().flatten();
+            all.filter(|entry| entry.file_name().to_str().is_some_and(lost)).for_each(|entry| drop(fs::remove_dir_all(entry.path())));
+        }
+        let name = format!("flow-train-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let folder = root.map_or(temporary, PathBuf::from).join(name);
+        fs::create_dir_all(&folder).map_err(|e| PolicyError::file(&folder, e))?;
+        Ok(Passing(folder))
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Why a model can't learn in a trainer, by its settings and its files, if it can't; and the setting that says it.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
+    let Some(train) = &load.train else { return Ok(None) };
+    let own = Path::new(&load.load);
+    let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
+    Ok(match () {
+        () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
+        () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
+        () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
+        () if gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
+        () if is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
+            Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
+        }
+        () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
+        () => None,
+    })
+}
+
+/// Whether it is a critic: `head` says so, or its files.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn critic(load: &LoadModel) -> Result<bool> {
+    let Places { base, adapter } = places(load)?;
+    let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
+    let learnt = adapter.map(|folder| read::<Value>(&folder.join(ADAPTER_CONFIG))).transpose()?;
+    let beside = learnt
+        .is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| saved.iter().any(|module| module == HEAD_MODULE)));
+    Ok(load.head == Some(Head::Value) || stored || beside)
+}
+
+/// The folder of the model that it is an adapter of, or it itself.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn base(load: &LoadModel) -> Result<PathBuf> {
+    Ok(places(load)?.base)
+}
+
+/// Where its weights lie. An adapter must be one that flow and servers compute as PEFT does.
+fn places(load: &LoadModel) -> Result<Places> {
+    let adapter = load.adapter.as_ref().map(PathBuf::from);
+    let stored = adapter.as_deref().map(StoredAdapter::open).transpose()?;
+    let base = match stored.filter(|_| load.adapter.as_ref() == Some(&load.load)) {
+        Some(stored) => stored.base()?,
+        None => PathBuf::from(&load.load),
+    };
+    Ok(Places { base, adapter })
+}
+
+impl TrainedModel {
+    /// The model of that name, as the pipeline describes it, in a trainer; `seed` is the run's. `local` is the same
+    /// model in this process, where no server generates for it.
+    ///
+    /// # Errors
+    /// If there is no trainer, or it can't open the model.
+    pub fn open(
+        name: &str,
+        load: &LoadModel,
+        train: &TrainSettings,
+        local: Option<&VersionedModel>,
+        seed: u64,
+        cpu: bool,
+    ) -> Result<TrainedModel> {
+        if let Some((_, why)) = unfit(load)? {
+            return Err(PolicyError::model(name, ModelFault::Train { why: why.into() }));
+        }
+        let Places { base, adapter } = places(load)?;
+        let critic = critic(load)?;
+        let tokenizer = local.map_or_else(|| checkpoint::tokenizer(&base), |local| Ok(local.tokenizer.clone()))?;
+        let seed = mix(seed, text(name));
+        let passing = Passing::new(train.folder.as_deref())?;
+        let begun = passing.0.join("start");
+        let adapter = match local.filter(|local| local.start.adapter().is_some()) {
+            // Both begin with the same numbers.
+            Some(local) => local.save(&begun).map(|()| Some(begun))?,
+            None if adapter.is_none() && load.lora.is_some() => fresh(load, critic, &base, seed, &begun)?.then_some(begun),
+            None => adapter,
+        };
+        let ask = json!({
+            "request": "open",
+            "base": absolute(&base)?,
+            "adapter": adapter.as_deref().map(absolute).transpose()?,
+            "lora": load.lora,
+            "dtype": if load.dtype == Dtype::Bf16 { "bf16" } else { "f32" },
+            "gradient_checkpointing": train.gradient_checkpointing,
+            "layout": train.layout,
+            "tokens": train.tokens,
+            "seed": seed >> 1,
+            "head": if critic { "value" } else { "language" },
+            "vocabulary": tokenizer.vocab_size(),
+        });
+        let opening = Opening { model: name.into(), settings: train.clone(), cpu, ask };
+        let (connection, opened) = opening.open()?;
+        let number = |field: &str| opened[field].as_u64().map(|number| number as usize);
+        let (Some(context), Some(width)) = (number("context"), number("width")) else {
+            let what = "its answer to `open` has no `context` or no `width`".into();
+            return Err(PolicyError::model(name, ModelFault::Trainer { what }));
+        };
+        let sizes = Sizes { vocab: tokenizer.vocab_size(), rows: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
+        let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
+        let first = adapter.clone().unwrap_or_else(|| base.clone());
+        Ok(TrainedModel {
+            name: name.into(),
+            tokenizer,
+            limits,
+            seed,
+            parameters: (number("parameters").unwrap_or(0), number("trained").unwrap_or(0)),
+            link: RefCell::new(Link::Open(Box::new(connection))),
+            opening,
+            saved: RefCell::new(Some((0, first.clone()))),
+            again: Cell::new(false),
+            base,
+            adapted: load.lora.is_some() || adapter.is_some(),
+            steps: Cell::new(0),
+            versions: VecDeque::from([(0, first)]),
+            passing,
+            learning: Cell::new(false),
+        })
+    }
+
+    fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
+        self.link.borrow_mut().ask(request, payload, bytes)
+    }
+
+    /// Looks whether the trainer is still there, between two requests. One that flow started is started again from the
+    /// newest version, if that was saved, once between two updates.
+    ///
+    /// # Errors
+    /// Why it is gone for good.
+    pub fn watch(&self) -> Result<()> {
+        let again = || {
+            let saved = self.saved.borrow();
+            let (_, folder) = saved.as_ref().filter(|(version, _)| *version == self.newest())?;
+            let started = self.opening.settings.address.is_none() && !self.learning.get() && !self.again.replace(true);
+            let weights = (self.steps.get() > 0).then(|| absolute(folder).map(|folder| load(&folder, self.steps.get()))).transpose();
+            started.then_some((self.opening.clone(), weights.ok()?))
+        };
+        self.link.borrow_mut().watch(again).map_or(Ok(()), Err)
+    }
+
+    /// Whether it is a critic.
+    pub fn values(&self) -> bool {
+        self.limits.sizes.value
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> u64 {
+        self.versions.back().map_or(0, |(version, _)| *version)
+    }
+
+    /// The versions that are kept, oldest first.
+    pub fn version_numbers(&self) -> Vec<u64> {
+        self.versions.iter().map(|(version, _)| *version).collect()
+    }
+
+    fn no_version(&self, version: u64) -> PolicyError {
+        PolicyError::NoVersion { model: self.name.clone(), version, kept: self.version_numbers() }
+    }
+
+    /// Has what the trainer's weights are now be `version`, keeps `keep` older ones, and gives the folder with the
+    /// weights.
+    ///
+    /// # Errors
+    /// If they can't be written.
+    pub fn adopt(&mut self, version: u64, keep: usize) -> Result<PathBuf> {
+        let folder = self.passing.0.join(version.to_string());
+        self.write("export", version, &folder)?;
+        self.versions.push_back((version, folder.clone()));
+        while self.versions.len() > keep + 1 {
+            let gone = self.versions.pop_front();
+            // What a run has saved is the run's, and the trainer goes back to the start for a reference.
+            gone.filter(|(version, folder)| *version > 0 && folder.starts_with(&self.passing.0))
+                .into_iter()
+                .for_each(|(_, folder)| drop(fs::remove_dir_all(folder)));
+        }
+        self.learning.set(false);
+        self.again.set(false);
+        Ok(folder)
+    }
+
+    /// Writes the newest version and the optimiser's moments into `folder`, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// If it can't be written, or the last update failed.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        self.settled()?;
+        self.write("save", self.newest(), folder)?;
+        *self.saved.borrow_mut() = Some((self.newest(), folder.into()));
+        Ok(())
+    }
+
+    fn write(&self, request: &str, version: u64, folder: &Path) -> Result<()> {
+        whole(folder, |to| {
+            self.ask(json!({ "request": request, "folder": absolute(to)?, "version": version }), &[], 0)?;
+            // A model's configuration and tokenizer are what they were.
+            for name in FILES.iter().chain([&CONFIG]).filter(|name| !self.adapted && self.base.join(name).exists()) {
+                fs::copy(self.base.join(name), to.join(name)).map_err(|e| PolicyError::file(&to.join(name), e))?;
+            }
+            if !self.adapted && self.limits.sizes.value {
+                let mut config: Value = read(&to.join(CONFIG))?;
+                config["value_head"] = true.into();
+                json(&to.join(CONFIG), &config)?;
+            }
+            json(&to.join(TRAINED), &TrainingProgress { version, steps: self.steps.get() })
+        })
+    }
+
+    /// Takes the versions in `folders`, oldest first, in place of those there are; the trainer goes on from the last
+    /// one.
+    ///
+    /// # Errors
+    /// If the trainer can't load it.
+    pub fn restore(&mut self, folders: &[PathBuf]) -> Result<u64> {
+        let progress = |folder: &PathBuf| read::<TrainingProgress>(&folder.join(TRAINED));
+        let versions = folders.iter().map(|folder| Ok((progress(folder)?.version, folder.clone()))).collect::<Result<VecDeque<_>>>()?;
+        if let Some(newest) = folders.last() {
+            let TrainingProgress { steps, .. } = progress(newest)?;
+            self.ask(load(&absolute(newest)?, steps), &[], 0)?;
+            self.steps.set(steps);
+            self.versions = versions;
+            self.learning.set(false);
+            *self.saved.borrow_mut() = Some((self.newest(), newest.clone()));
+        }
+        Ok(self.newest())
+    }
+
+    /// Writes the adapter of a version, or all its weights, for a server to load: into a folder in `root` that is
+    /// called after what is in it.
+    ///
+    /// # Errors
+    /// If there is no such version, or it can't be written.
+    pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedWeights> {
+        let (_, folder) = self.versions.iter().find(|(kept, _)| *kept == version).ok_or_else(|| self.no_version(version))?;
+        let files = match self.adapted {
+            true => vec![ADAPTER_WEIGHTS.into(), ADAPTER_CONFIG.into()],
+            false => model_files(folder)?,
+        };
+        let content =
+            files.iter().try_fold(text(&root.display().to_string()), |sum, name| stamp(&folder.join(name)).map(|own| mix(own, sum)))?;
+        let (name, versions) = (format!("{}-{version}-{content:016x}", self.name), self.version_numbers());
+        let kind = if self.adapted { Weights::Adapter } else { Weights::Whole };
+        let lent = ExportedWeights { name, versions, kind };
+        let to = root.join(&lent.name);
+        if !to.exists() {
+            whole(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
+        }
+        Ok(lent)
+    }
+
+    /// Refuses to read weights of no version.
+    fn settled(&self) -> Result<()> {
+        if !self.learning.get() {
+            return Ok(());
+        }
+        let what =
+            "its weights are in the middle of an update, or of one that failed: `flow resume` goes on from the last that was saved".into();
+        Err(PolicyError::model(&self.name, ModelFault::Trainer { what }))
+    }
+}
+
+/// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt
+/// here. Gives whether that was done.
+fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) -> Result<bool> {
+    let Some(lora) = &load.lora else { return Ok(false) };
+    let stored = match checkpoint::open(base) {
+        Ok(stored) => stored,
+        Err(PolicyError::File { fault: FileFault::Unsupported(_), .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if stored.values() {
+        // Its head is learnt on from its present values.
+        return Ok(false);
+    }
+    let head = critic.then(|| stored.architecture.sizes().width);
+    let adapter =
+        Adapter::new(Lora::new(lora), &stored.architecture.layout(), head).map_err(|fault| PolicyError::at(base, fault.into()))?;
+    let flat = Tensor::from_slice(&adapter.layout().random(mix(seed, text("adapter"))));
+    let moments = Moments::new(&flat);
+    let named = base.display().to_string();
+    adapter::save(&SavedAdapter { adapter: Arc::new(adapter), flat, moments, version: 0, base: BaseLocation::Named(&named) }, folder)?;
+    Ok(true)
+}
+
+/// The files of a model's folder that another program loads it by.
+fn model_files(folder: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(folder).map_err(|e| PolicyError::file(folder, e))?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let read = |name: &String| [".json", ".safetensors"].iter().any(|end| name.ends_with(end)) || FILES.contains(&&**name);
+    let mut names: Vec<String> = names.filter(|name| read(name) && name != TRAINED && !is_moments(name)).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// What tells a file from others, without reading gigabytes: a small one's content, else its size and when it was
+/// written.
+fn stamp(path: &Path) -> Result<u64> {
+    let failed = |e| PolicyError::file(path, e);
+    let about = fs::metadata(path).map_err(failed)?;
+    if about.len() < 1 << 26 {
+        return fs::read(path).map(|content| bytes(&content)).map_err(failed);
+    }
+    let written = about.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
+    Ok(mix(about.len(), written.as_nanos() as u64))
+}
+
+/// The file `from` at `to`: the same one where the disk is the same, else a copy.
+fn share(from: &Path, to: &Path) -> Result<()> {
+    // A link of a cache is followed first: of it a second name would lead nowhere.
+    let own = fs::canonicalize(from).map_err(|e| PolicyError::file(from, e))?;
+    fs::hard_link(&own, to).or_else(|_| fs::copy(&own, to).map(drop)).map_err(|e| PolicyError::file(to, e))
+}
+
+fn absolute(path: &Path) -> Result<String> {
+    let path = std::path::absolute(path).map_err(|e| PolicyError::file(path, e))?;
+    Ok(path.display().to_string())
+}
