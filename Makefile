@@ -44,7 +44,7 @@ view/node_modules/made-from: view/package-lock.json
 	cd view && npm ci --no-audit --no-fund --silent
 	cp view/package-lock.json $@
 
-# The field's worlds on their real packages, twice each, written to docs/worlds.md. ARGS names some: ARGS="gymnasium scienceworld".
+# The field's worlds on their real packages, twice each, written to docs/worlds-played.md. ARGS names some: ARGS="gymnasium scienceworld".
 worlds:
 	python3 python/worlds.py $(ARGS)
 

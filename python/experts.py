@@ -1,5 +1,5 @@
 """Plays experts twice on the same games, by a loop over the package alone, without flow_env, and through the adapter, and holds wins and
-actions against each other, game by game. The table goes to docs/worlds.md.
+actions against each other, game by game. The table goes to docs/worlds-played.md.
 
     python3 python/experts.py [NAME...]
 """

@@ -1,5 +1,5 @@
 """ScienceWorld's gold paths through `flow run`: some tasks of the test split of each of the thirty kinds, and what they score, as a
-table in docs/worlds.md.
+table in docs/worlds-played.md.
 
     flow env install scienceworld
     python3 python/gold.py [MANY]      tasks of each kind, one unless given
@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOW = Path(os.environ.get("FLOW", ROOT / "target" / "release" / "flow"))
-PIPELINE = ROOT / "pipelines" / "worlds" / "scienceworld-gold.yaml"
-PAGE = ROOT / "docs" / "worlds.md"
+PIPELINE = ROOT / "papers" / "scienceworld" / "gold.yaml"
+PAGE = ROOT / "docs" / "worlds-played.md"
 START, END = "<!-- gold: begin -->", "<!-- gold: end -->"
 # A task is called process-NAME-test-KIND/VARIATION-sSEED.
 PLAYED = "select split_part(regexp_replace(task, '^process-[^-]*-test-', ''), '/', 1) as kind, task, count(*) as turns, arg_max(score, turn) as score from rollout group by all order by all"

@@ -1,5 +1,5 @@
 """Plays the field's worlds, each on its real package in a virtual environment of its own, and writes what it measured to
-docs/worlds.md. Each row is played twice, in two processes, the second time backwards and with another number of live episodes:
+docs/worlds-played.md. Each row is played twice, in two processes, the second time backwards and with another number of live episodes:
 the rows must be the same.
 
     python3 python/worlds.py [NAME...]      all worlds unless some are named; what was measured before is kept
@@ -17,7 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "worlds.json"
-PAGE = ROOT / "docs" / "worlds.md"
+PAGE = ROOT / "docs" / "worlds-played.md"
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 # What is played: the requirements file, what is served, who plays, steps at most, further arguments.

@@ -12,7 +12,7 @@ use tch::{Device, Kind, Tensor};
 const PART: i64 = 128;
 
 /// Whether a row's bits were the same by any number of rows: of 261 shapes with 1 to 9,728 outputs, by 1 to 3,072 rows,
-/// those with that many inputs all were (benches/README.md). Tiles hold 32 inputs; without a whole number of them 700
+/// those with that many inputs all were (benches/history.md). Tiles hold 32 inputs; without a whole number of them 700
 /// are too many.
 fn summed_at_once(inputs: i64) -> bool {
     inputs <= if inputs % 32 == 0 { 1024 } else { 500 }
