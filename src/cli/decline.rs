@@ -1,6 +1,6 @@
 //! Whether a training falls away or can't get anywhere, which its curves show, though they may not be watched: success
 //! that goes down again, actions that are not valid, episodes that are never won or all earn the same, and a policy
-//! that tries nothing else any more and has won nothing by it. The guide has the rule.
+//! that tries nothing else any more and has won nothing by it. docs/running.md has the rule.
 //!
 //! Stretches of iterations are compared, so that the dice of one don't count: their means must differ by more than a
 //! few standard errors.

@@ -79,10 +79,10 @@ pub struct Agent {
     #[serde(default)]
     #[schemars(extend("items" = { "type": "string", "x-names": "model" }))]
     pub by_name: Vec<String>,
-    /// The prompt: a Jinja template, or a file with one (the guide lists its variables). Where it plays also `board`
-    /// (the context and the observation: for small policies trained from nothing), which it is unless given, or `full`
-    /// (the rules, the context, the last turns, the observation and the admissible actions: for policies that can
-    /// read). Where it reflects, a short one of our own unless given.
+    /// The prompt: a Jinja template, or a file with one (docs/agents-and-prompts.md lists its variables). Where it plays
+    /// also `board` (the context and the observation: for small policies trained from nothing), which it is unless
+    /// given, or `full` (the rules, the context, the last turns, the observation and the admissible actions: for
+    /// policies that can read). Where it reflects, a short one of our own unless given.
     #[schemars(extend("x-names" = "template", "x-known" = ["board", "full"]))]
     pub prompt: Option<String>,
     /// A template, or a file with one, of a system message before it, such as `You are terse.`; where the model knows
