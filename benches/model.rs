@@ -20,9 +20,9 @@ mod clock;
 mod peer;
 
 use clock::Clock;
-use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Act, Base, Dtype, Example, LoadModel, LoraSettings, ModelSettings, Request, Sampling, UpdateSettings};
+use flow_policy::Policy;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
 

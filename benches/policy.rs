@@ -9,9 +9,9 @@ mod clock;
 mod peer;
 
 use clock::Clock;
-use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Act, Example, ModelSettings, NewModel, Request, Sampling, UpdateSettings, END};
+use flow_policy::Policy;
 use peer::{Peer, Runs, RUNS};
 use std::collections::BTreeMap;
 

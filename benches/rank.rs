@@ -7,9 +7,9 @@
 mod clock;
 
 use clock::Clock;
-use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Example, Head, ModelSettings, NewModel, Request, Sampling, TokenKind, END};
+use flow_policy::Policy;
 use std::collections::BTreeMap;
 
 /// Turns that are asked together, tokens of a prompt, and of an action without the one that closes it.

@@ -7,9 +7,9 @@
 //! another model, `BENCH_THREADS` another number of threads than 2, `BENCH_STEPS` of steps than 30, and `BENCH_BASE`
 //! (`f32`, `int8`) one of the two alone.
 
-use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Base, Example, LoadModel, LoraSettings, ModelSettings, Objective, PolicyError, Request, Sampling, UpdateSettings};
+use flow_policy::Policy;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -11,9 +11,9 @@
 mod clock;
 
 use clock::Clock;
-use flow_policy::Policy;
 use flow_core::seed::Random;
 use flow_model::{Base, Example, LoadModel, LoraSettings, ModelSettings, NewModel, Request, Sampling, Tally, UpdateSettings};
+use flow_policy::Policy;
 use std::collections::BTreeMap;
 
 /// Tokens that texts are made of here.

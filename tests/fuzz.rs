@@ -6,9 +6,9 @@ mod logged;
 mod mutations;
 
 use flow::ops;
-use flow_pipeline::parse;
 use flow_core::seed::Random;
 use flow_log::{columns, read, read_iteration, write_part, Committer, Run};
+use flow_pipeline::parse;
 use mutations::{count, each, Corpus};
 use std::path::Path;
 

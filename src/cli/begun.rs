@@ -2,8 +2,8 @@
 
 use super::error::{Error, Result};
 use crate::ops;
-use flow_pipeline::{Pipeline};
 use flow_log::Status;
+use flow_pipeline::Pipeline;
 use std::path::Path;
 
 /// How far a run has come.

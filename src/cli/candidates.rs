@@ -70,8 +70,10 @@ fn on_the_line() -> Option<PathBuf> {
 fn settable(path: &Path) -> BTreeSet<String> {
     let catalog = ops::catalog();
     // One that has mistakes is read as far as it goes.
-    let source =
-        flow_pipeline::load(path, &[], &catalog).map(|pipeline| pipeline.source).or_else(|_| flow_pipeline::contents(path)).unwrap_or_default();
+    let source = flow_pipeline::load(path, &[], &catalog)
+        .map(|pipeline| pipeline.source)
+        .or_else(|_| flow_pipeline::contents(path))
+        .unwrap_or_default();
     let mut paths: BTreeSet<String> = ["iterations", "seed"].map(String::from).into();
     for (kind, schema) in [("models", &catalog.model), ("agents", &catalog.agent)] {
         for (name, entry) in source[kind].as_object().into_iter().flatten() {

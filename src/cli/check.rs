@@ -9,15 +9,15 @@ use super::output::{answer, paint, CommandResult, OutputFormat};
 use super::promise::Promise;
 use super::show_prompt::prompts;
 use super::tool_notes;
-use flow_pipeline::{Node, Pipeline, Role};
-use flow_policy::{libtorch, DeviceChoice, FoundDevice};
-use crate::rollout::action::Decode;
 use crate::ops;
+use crate::rollout::action::Decode;
 use clap::Args;
 use flow_core::printable::printable;
 use flow_env::process::{ProcessError, ProcessSettings};
 use flow_env::EnvError;
 use flow_model::on_disk::is_adapter_folder;
+use flow_pipeline::{Node, Pipeline, Role};
+use flow_policy::{libtorch, DeviceChoice, FoundDevice};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

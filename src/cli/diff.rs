@@ -2,9 +2,9 @@
 
 use super::output::{finish, CommandResult, OutputFormat};
 use crate::ops;
-use flow_pipeline::{contents, differences, Difference, Role};
 use clap::Args;
 use flow_log::{CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
+use flow_pipeline::{contents, differences, Difference, Role};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 

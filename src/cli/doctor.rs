@@ -3,13 +3,13 @@
 use super::colours::{GREEN, RED, YELLOW};
 use super::error::Result;
 use super::output::{answer, paint, CommandResult, OutputFormat};
-use flow_policy::rates::{operations, tokens, TokenRates};
-use flow_policy::{gpus, instructions, libtorch, DeviceChoice, FoundDevice, Hardware};
 use crate::ops;
 use clap::Args;
 use flow_core::files::kernel_bytes;
 use flow_core::printable::printable;
 use flow_env::{installed, TABLE};
+use flow_policy::rates::{operations, tokens, TokenRates};
+use flow_policy::{gpus, instructions, libtorch, DeviceChoice, FoundDevice, Hardware};
 use flow_serve::{look, ServerStatus};
 use serde::Serialize;
 use std::path::Path;

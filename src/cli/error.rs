@@ -3,7 +3,6 @@
 use super::colours::RED;
 use crate::dataflow::cluster::ClusterError;
 use crate::dataflow::Failure;
-use flow_pipeline::Diagnostics;
 use crate::rollout::error::RolloutError;
 use flow_core::printable::{printable, shortened};
 use flow_core::row::lines::Mistakes;
@@ -11,6 +10,7 @@ use flow_core::row::RowError;
 use flow_env::EnvError;
 use flow_log::LogError;
 use flow_model::PolicyError;
+use flow_pipeline::Diagnostics;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};

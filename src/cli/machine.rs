@@ -4,9 +4,9 @@
 use super::error::{Error, Result};
 use super::output::OutputFormat;
 use crate::dataflow::cluster::Hosts;
-use flow_policy::{DeviceChoice, Hardware};
 use clap::Args;
 use flow_core::files;
+use flow_policy::{DeviceChoice, Hardware};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -7,9 +7,9 @@ use super::model::PUBLISHED;
 use super::models::{newest_of, pruned, run_at};
 use super::summary::shell_word;
 use super::unusable::unusable;
-use flow_pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use flow_core::files;
 use flow_model::on_disk::is_adapter_folder;
+use flow_pipeline::{contents, Catalog, Node, Pipeline, Wrong};
 use std::path::{Path, PathBuf};
 
 /// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose

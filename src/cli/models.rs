@@ -4,11 +4,11 @@ use super::error::{Error, Result};
 use super::output::warn;
 use super::vocabularies;
 use crate::ops;
-use flow_pipeline::Pipeline;
-use flow_policy::{Hardware, Policy};
 use flow_log::{Manifest, Run, SavedWeights};
 use flow_model::on_disk::{is_adapter_folder, is_moments};
 use flow_model::{Act, LoadModel, ModelSettings, NewModel, SharedModel};
+use flow_pipeline::Pipeline;
+use flow_policy::{Hardware, Policy};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

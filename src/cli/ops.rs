@@ -6,9 +6,9 @@ use super::error::Error;
 use super::output::{finish, CommandResult};
 use super::reference::reference;
 use crate::ops;
-use flow_pipeline::{Delay, OperatorSpec};
 use clap::Args;
 use flow_core::row;
+use flow_pipeline::{Delay, OperatorSpec};
 use serde_json::Value;
 
 #[derive(Args)]

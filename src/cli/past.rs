@@ -3,10 +3,10 @@
 use super::error::{Error, Result};
 use crate::dataflow::feed::{self, Feed, Feeds};
 use crate::ops;
-use flow_pipeline::{Node, Pipeline, Role};
 use arrow::array::{RecordBatch, UInt64Array};
 use flow_core::row::{self, RowError};
 use flow_log::Manifest;
+use flow_pipeline::{Node, Pipeline, Role};
 use std::sync::Arc;
 
 /// By node with a delayed reader: the versions of the weights after each iteration, or its logged rows.

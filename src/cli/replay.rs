@@ -9,10 +9,10 @@ use super::run::free;
 use super::session::{info, TrainingSession};
 use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;
-use flow_pipeline::{contents, differences, Pipeline};
 use crate::ops;
 use clap::Args;
 use flow_log::{Lock, Replays, RunInfo};
+use flow_pipeline::{contents, differences, Pipeline};
 use std::path::PathBuf;
 
 #[derive(Args)]

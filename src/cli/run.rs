@@ -10,10 +10,10 @@ use super::models;
 use super::output::{finish, CommandResult};
 use super::seeds::{self, beside, continued, CaseRun};
 use super::session::{info, TrainingSession};
-use flow_pipeline::Pipeline;
 use crate::ops;
 use clap::Args;
 use flow_log::Lock;
+use flow_pipeline::Pipeline;
 use std::path::PathBuf;
 
 #[derive(Args)]

@@ -4,9 +4,9 @@ use super::episode::{plain, rows, EpisodePrinter, JsonRow};
 use super::error::{Error, Result};
 use super::output::{printed, CommandResult, OutputFormat};
 use super::prompts;
-use flow_pipeline::Role;
 use clap::Args;
 use flow_log::sql::{literal, quoted};
+use flow_pipeline::Role;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

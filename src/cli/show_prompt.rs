@@ -2,7 +2,6 @@
 
 use super::error::{Error, Result};
 use crate::ops;
-use flow_pipeline::{Node, Pipeline};
 use crate::rollout::agent::Agent;
 use crate::rollout::prompt::{self, Situation};
 use flow_core::files;
@@ -10,6 +9,7 @@ use flow_core::printable::printable;
 use flow_env::process::Programs;
 use flow_env::{TrainingTasks, Worlds};
 use flow_model::TemplateVariables;
+use flow_pipeline::{Node, Pipeline};
 use flow_text::{Message, Tokenizer};
 use serde::Deserialize;
 use std::path::Path;

@@ -4,8 +4,8 @@ use super::error::{Error, Result};
 use super::models::{learners, starts, Starts};
 use crate::dataflow::feed::{self, Feeds};
 use crate::ops;
-use flow_pipeline::{Node, Pipeline, Role, LOOP};
 use flow_log::{Manifest, NodeInfo, Replays, Run};
+use flow_pipeline::{Node, Pipeline, Role, LOOP};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -3,10 +3,10 @@
 
 use super::error::{Error, Result};
 use crate::ops;
-use flow_pipeline::{Pipeline};
-use flow_policy::Policy;
 use flow_core::files;
 use flow_log::{Decoder, LogError, Manifest, Run};
+use flow_pipeline::Pipeline;
+use flow_policy::Policy;
 use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -4,10 +4,10 @@
 use super::edge::RowBatch;
 use super::failure::{guarded, Failed, Failure};
 use super::Context;
-use flow_pipeline::Node;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use flow_core::row;
+use flow_pipeline::Node;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::Pipeline as Stay;
 use timely::dataflow::operators::Operator;

@@ -8,11 +8,11 @@ use super::reward::charges_tokens;
 use super::value::by_token;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Place, Ports, Route};
-use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_credit::rows::{columns_made, compare, compared, equal_groups, groups_below_zero, rejoin, samples, value, RunningMeans};
 use flow_credit::{AdvantageSettings, Baseline, EstimatorName, Scale, Unit};
+use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
 use std::sync::Arc;
 use timely::dataflow::Scope;
 

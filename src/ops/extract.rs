@@ -7,13 +7,13 @@ use super::episodes::{figures, tokens};
 use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use flow_pipeline::{Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::extraction::{ExtractionSettings, Extractor};
 use crate::rollout::record::COLUMNS;
 use crate::rollout::{question, transcript};
 use flow_core::row;
 use flow_core::seed::{mix, text};
 use flow_model::Tally;
+use flow_pipeline::{Node, Pipeline, Port, Role, With, Wrong};
 use timely::dataflow::Scope;
 
 /// What the table has of it.

@@ -10,11 +10,11 @@
 use super::operator::{must, settings, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
-use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
 use arrow::array::RecordBatch;
 use flow_core::row::{self, Kind, RowError};
 use flow_credit::rows::{mark, measure, split, EarlyTurns};
 use flow_credit::Similar;
+use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use timely::dataflow::Scope;

@@ -40,7 +40,6 @@ pub use tasks::drawn as game;
 pub use tasks::Draw;
 
 use crate::dataflow::Render;
-use flow_pipeline::{Catalog, Node, Pipeline, Role, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
@@ -50,6 +49,7 @@ use checks::{acting, by_name, heads, served, shared, update_order};
 use flow_core::row;
 use flow_env::process::Programs;
 use flow_model::ModelSettings;
+use flow_pipeline::{Catalog, Node, Pipeline, Role, Wrong};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! The description of an operator. Everything else reads this, and knows no operator by its name.
 
 use crate::dataflow::{Edge, Failed, Ports, Render, RenderInside, RenderOutside};
-use flow_pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With, Wrong};
 use arrow::array::RecordBatch;
 use flow_env::Game;
+use flow_pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With, Wrong};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

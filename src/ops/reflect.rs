@@ -10,8 +10,6 @@ use crate::dataflow::context::RunState;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Edge, Failed, Inner, InnerPorts, Place, Ports, Route};
-use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
-use flow_policy::Policy;
 use crate::rollout::agent::TRAINING_TEMPERATURE;
 use crate::rollout::error::RolloutError;
 use crate::rollout::record::COLUMNS;
@@ -22,6 +20,8 @@ use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_core::seed::{mix, text};
 use flow_model::Tally;
+use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_policy::Policy;
 use timely::dataflow::Scope;
 
 /// The operator's entry in the table.

@@ -5,11 +5,11 @@
 use super::operator::{must, Further, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
-use flow_pipeline::{Node, Port, Role};
 use crate::rollout::rollback::{rollbacks, NEEDS};
 use arrow::array::{ArrayRef, StringArray};
 use flow_core::row::View;
 use flow_env::Worlds;
+use flow_pipeline::{Node, Port, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! New models whose sizes don't fit one another: known before anything is made.
 
+use flow_model::ModelSettings;
 use flow_pipeline::{Pipeline, Wrong};
 use flow_policy::unfit;
-use flow_model::ModelSettings;
 
 /// The new models of the pipeline that can't be made.
 pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {

@@ -3,11 +3,11 @@
 
 use super::operator::{schema, settings, Further, Operator, Settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
-use flow_pipeline::{Node, Pipeline, Role, With, Wrong};
 use arrow::array::{StringArray, UInt64Array};
 use flow_core::row;
 use flow_env::process::Programs;
 use flow_env::{EnvironmentKind, Game, TrainingTasks};
+use flow_pipeline::{Node, Pipeline, Role, With, Wrong};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{json, Map, Value};

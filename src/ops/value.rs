@@ -6,11 +6,11 @@ use super::operator::{must, port, settings, Further, Operator, RequiredHead, Set
 use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use flow_pipeline::{Delay, Need, Node, Port, Role, With};
 use arrow::array::{ArrayRef, Float32Array};
 use arrow::datatypes::UInt32Type;
 use flow_core::row::{f32_lists, View};
 use flow_model::Example;
+use flow_pipeline::{Delay, Need, Node, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! The policy's answers to many requests; a request that can't be answered fails alone.
 
 use super::error::RolloutError;
-use flow_policy::Policy;
 use flow_env::{Cause, Fault};
 use flow_model::{GenerationOutput, PolicyError, Reply, Request, RowFault, Sampling, Tally, Unanswered};
+use flow_policy::Policy;
 use std::collections::BTreeMap;
 
 /// The answers of `model` with the weights of `version` to `requests`; token counts are added to `tokens`. A request

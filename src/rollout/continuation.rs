@@ -111,9 +111,9 @@ mod tests {
     use super::super::retry::RetryPolicy;
     use super::super::settings::Actor;
     use super::*;
-    use flow_policy::Policy;
     use flow_env::{Environment, Task, Worlds};
     use flow_model::{ModelSettings, NewModel, TokenKind};
+    use flow_policy::Policy;
     use serde_json::json;
 
     const TASK: &str = "doors-d2-r1-s5";

@@ -1,9 +1,9 @@
 //! Embeddings of texts, by which their similarity is measured: hashed words, or an encoder on the policy's thread.
 
-use flow_pipeline::{Node, Wrong};
-use flow_policy::Policy;
 use flow_credit::memory;
 use flow_model::PolicyError;
+use flow_pipeline::{Node, Wrong};
+use flow_policy::Policy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

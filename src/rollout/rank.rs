@@ -6,9 +6,9 @@
 //! critic expects of an action is its value before the action's last token, the one that closes it: the return to
 //! expect once that action is all that is said.
 
-use flow_policy::Policy;
 use flow_core::seed::{mix, Random};
 use flow_model::{GenerationOutput, PolicyError, Reply, Request, RowFault};
+use flow_policy::Policy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -18,12 +18,12 @@ use super::sources;
 use super::tags;
 use super::template::PromptTemplates;
 use super::transcript::{transcripts, Transcript};
-use flow_policy::Policy;
 use arrow::array::RecordBatch;
 use flow_core::seed;
 use flow_env::process::Programs;
 use flow_env::{Cause, EnvError, Fault, Game, Task};
 use flow_model::{Reply, Request, Sampling, Tally};
+use flow_policy::Policy;
 use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 

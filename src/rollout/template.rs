@@ -24,7 +24,7 @@ pub struct PromptTemplate {
 }
 
 impl PromptTemplate {
-    /// The template of a setting: the text itself if it is one ([`pipeline::is_template`]), else the content of that
+    /// The template of a setting: the text itself if it is one ([`flow_pipeline::is_template`]), else the content of that
     /// file without its final newline.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, S
 use flow::dataflow::{
     source, Attempt, Context, Edge, Failed, Failure, Inner, InnerPorts, Panicked, Place, Ports, Render, RenderOutside, Route, ThreadGone,
 };
-use flow_pipeline::{Body, Input, Node, Pipeline, Until, With, LOOP};
 use flow_core::row::{self, RowError};
+use flow_pipeline::{Body, Input, Node, Pipeline, Until, With, LOOP};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use timely::dataflow::Scope;

@@ -3,8 +3,8 @@
 use flow::dataflow::run::{run, Plan};
 use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use flow::dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Ports, Render, RenderOutside, Route};
-use flow_pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
 use flow_core::row;
+use flow_pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use timely::dataflow::Scope;

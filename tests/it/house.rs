@@ -172,3 +172,65 @@ fn imports_are_read_whole() {
     assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["dataflow", "main", "ops", "rollout"]);
     assert!(wrong("rollout", "dataflow") && wrong("dataflow", "ops") && !wrong("ops", "rollout") && !wrong("cli", "cli"));
 }
+
+/// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
+const BUDGETS: [(&str, usize); 11] = [
+    ("src", 25_900),
+    ("crates/core/src", 1_350),
+    ("crates/credit/src", 3_050),
+    ("crates/env/src", 5_700),
+    ("crates/int8/src", 3_450),
+    ("crates/log/src", 3_900),
+    ("crates/model/src", 2_400),
+    ("crates/pipeline/src", 3_550),
+    ("crates/policy/src", 8_300),
+    ("crates/serve/src", 1_850),
+    ("crates/text/src", 1_300),
+];
+
+#[test]
+fn a_package_keeps_to_its_budget() {
+    let lines = |source: &Source| {
+        let tests = ["tests", "worked", "fixture", "coverage"]
+            .iter()
+            .any(|name| source.path.iter().any(|part| part.to_string_lossy().starts_with(name)));
+        let code = source.code.lines().filter(|line| !line.trim().is_empty());
+        if tests {
+            0
+        } else {
+            code.count()
+        }
+    };
+    for (root, most) in BUDGETS {
+        let all: usize = sources_of(Path::new(root), None).iter().map(lines).sum();
+        assert!(all <= most, "{root} has {all} lines of code, and its budget is {most}: delete some, or decide on more in BUDGETS");
+        assert!(all > most / 2, "{root} has {all} lines of code: is its code still read?");
+    }
+}
+
+/// A page that names a file names one that is there.
+#[test]
+fn paths_in_pages_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = ["README.md", "CONTRIBUTING.md", "AGENTS.md", "crates/README.md", "benches/README.md", "papers/README.md"]
+        .map(|page| root.join(page));
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let (mut named, mut wrong) = (0, Vec::new());
+    for page in pages.into_iter().chain(docs.filter(|path| path.extension().is_some_and(|end| end == "md"))) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for path in text.split('`').skip(1).step_by(2) {
+            let top = path.split('/').next().unwrap_or_default();
+            let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+            let ours = ["src", "crates", "benches", "scripts", "python", "view", "docs", "papers", "pipelines", "datasets", "examples"]
+                .contains(&top);
+            if plain && ours && path.contains('/') {
+                named += 1;
+                if !root.join(path).exists() {
+                    wrong.push(format!("{}: `{path}`", page.strip_prefix(root).unwrap().display()));
+                }
+            }
+        }
+    }
+    assert!(named > 30, "only {named} paths: are they still written so?");
+    assert!(wrong.is_empty(), "there are no such files:\n{}", wrong.join("\n"));
+}

@@ -3,9 +3,9 @@
 use crate::common::*;
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
-use flow_pipeline::Role;
 use flow_core::row;
 use flow_log::{write_part, Committer, Metrics, NodeInfo, Run, RunInfo};
+use flow_pipeline::Role;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

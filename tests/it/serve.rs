@@ -3,8 +3,8 @@
 
 use crate::common::*;
 use crate::server::{Said, Server};
-use flow_policy::Policy;
 use flow_model::{Example, LoadModel, ModelSettings, Request, Sampling};
+use flow_policy::Policy;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

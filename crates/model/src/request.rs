@@ -43,7 +43,7 @@ pub struct Reply {
 pub struct GenerationOutput {
     /// One a request, in their order; a fault where a server gave none.
     pub replies: Vec<Result<Reply, RowFault>>,
-    /// The tokens that were read: prompts, and what was written as far as something had to be chosen after it.
+    /// The tokens that were read: prompts, and written tokens as far as something had to be chosen after it.
     pub tokens: Tally,
 }
 

@@ -1,12 +1,12 @@
 //! The run that is audited: who played in it, and which weights it still has.
 
 use crate::cli::error::{Error, Result};
-use flow_pipeline::Pipeline;
-use flow_policy::Policy;
+use crate::ops;
 use crate::rollout::player::Play;
 use crate::rollout::retry::RetryPolicy;
-use crate::ops;
 use flow_log::{Manifest, Run, SavedWeights};
+use flow_pipeline::Pipeline;
+use flow_policy::Policy;
 use std::collections::BTreeMap;
 use std::path::Path;
 

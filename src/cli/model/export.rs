@@ -3,9 +3,9 @@
 use crate::cli::error::{Error, Result};
 use crate::cli::models::{newest, starts};
 use crate::cli::output::{finish, CommandResult};
-use flow_policy::{ExportKind};
 use clap::Args;
 use flow_log::Run;
+use flow_policy::ExportKind;
 use std::path::{Path, PathBuf};
 
 /// The line of Python that loads the folder `to`.

@@ -7,9 +7,9 @@ use super::super::session::info;
 use super::played;
 use super::tasks::{Expected, Played};
 use crate::ops;
-use flow_pipeline::{Node, Pipeline, Role};
 use flow_core::row::NAME;
 use flow_log::{sql::quoted, Iteration, Manifest, Run};
+use flow_pipeline::{Node, Pipeline, Role};
 use std::collections::BTreeSet;
 
 /// The longest list of names in a message.

@@ -4,9 +4,9 @@ use super::super::episode::rows;
 use super::super::error::Result;
 use super::claims::iterations_text;
 use crate::ops;
-use flow_pipeline::{Node, Pipeline};
 use flow_core::row::BRANCH_OF;
 use flow_log::{sql::quoted, Manifest, Run};
+use flow_pipeline::{Node, Pipeline};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

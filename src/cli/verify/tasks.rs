@@ -5,9 +5,9 @@ use super::super::error::Result;
 use super::claims::iterations_text;
 use super::played;
 use crate::ops::{self, Draw, Measurement};
-use flow_pipeline::{Node, Pipeline, Role};
 use flow_core::row::BRANCH_OF;
 use flow_log::{sql::quoted, Manifest, Run, Status};
+use flow_pipeline::{Node, Pipeline, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a node has played, by iteration and task: its samples, failed ones included.

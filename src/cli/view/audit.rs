@@ -8,8 +8,8 @@ use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::audit::{settings_of, Figures};
 use crate::cli::error::{Error, Result};
-use flow_pipeline::Role;
 use flow_log::{sql::literal, QueryResult};
+use flow_pipeline::Role;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 

@@ -2,10 +2,10 @@
 
 use super::runs::ServedRun;
 use super::Answer;
-use flow_pipeline::Role;
 use flow_credit::stats::over_seeds;
 use flow_log::sql::literal;
 use flow_log::Manifest;
+use flow_pipeline::Role;
 use serde_json::{json, Value};
 use std::sync::Arc;
 

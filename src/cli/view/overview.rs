@@ -5,8 +5,8 @@ use super::experiments::experiments;
 use super::runs::{ServedRun, ServedRuns};
 use super::Answer;
 use crate::cli::error::Error;
-use flow_pipeline::{Node, Pipeline, Role};
 use crate::ops;
+use flow_pipeline::{Node, Pipeline, Role};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 

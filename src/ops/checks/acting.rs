@@ -1,7 +1,7 @@
 //! Models that act with other matrices than they learn (`act`): which can, and what an update makes of the difference.
 
-use flow_pipeline::{Node, Pipeline, Wrong};
 use flow_model::{Objective, RatioDenominator, UpdateSettings};
+use flow_pipeline::{Node, Pipeline, Wrong};
 use serde_json::Value;
 
 /// Whether a model with these settings acts with rounded matrices and learns with others.

@@ -3,7 +3,6 @@
 
 use super::{branches, by_name, critics};
 use crate::ops::memories::reading;
-use flow_pipeline::{Node, Pipeline, Wrong};
 use crate::rollout::action::Decode;
 use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::{PassageSlot, RecallTime};
@@ -11,6 +10,7 @@ use crate::rollout::settings::Actor;
 use crate::rollout::tags::{self, ACTION};
 use crate::rollout::template::{PromptTemplates, TemplateError};
 use crate::rollout::{prompt, question};
+use flow_pipeline::{Node, Pipeline, Wrong};
 
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Wrong> {

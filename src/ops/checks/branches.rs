@@ -4,9 +4,9 @@
 use super::remote::remote;
 use super::upstream::upstream;
 use crate::ops::is;
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::branches::tried;
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 
 /// Whether the node's agent has branches.
 pub fn has(node: &Node) -> bool {

@@ -1,9 +1,9 @@
 //! What `objective: distill`, `reference_ema` and `weigh_by` need: a learner and a teacher that have distributions, and
 //! a column of numbers.
 
-use flow_pipeline::{Node, Pipeline, Wrong};
 use flow_core::row::{kind, Kind};
 use flow_model::{Objective, UpdateSettings};
+use flow_pipeline::{Node, Pipeline, Wrong};
 
 /// Models that learn in a trainer, which gives a token's log-probability and not what else could have been written, and
 /// columns of no numbers.

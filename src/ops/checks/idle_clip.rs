@@ -3,8 +3,8 @@
 
 use super::acting;
 use crate::ops::{acts, is, operator};
-use flow_pipeline::{Carries, Node, Pipeline, Role};
 use flow_model::{Objective, UpdateSettings};
+use flow_pipeline::{Carries, Node, Pipeline, Role};
 
 /// The note on an update that takes one step an iteration from the very weights that its rows were played with; none on
 /// others.

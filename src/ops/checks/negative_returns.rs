@@ -2,8 +2,8 @@
 
 use super::upstream::upstream;
 use crate::ops::{played, reward};
-use flow_pipeline::{Node, Pipeline};
 use flow_credit::{AdvantageSettings, Scale};
+use flow_pipeline::{Node, Pipeline};
 
 /// The note on an `advantage` that divides by the mean of returns which settings of the pipeline, or the environment's own
 /// rewards, can make negative.

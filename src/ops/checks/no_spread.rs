@@ -2,8 +2,8 @@
 
 use super::upstream::upstream;
 use crate::ops::{group, is, rollout};
-use flow_pipeline::{Node, Pipeline, Role};
 use flow_credit::{AdvantageSettings, Penalty, Singleton, Unit};
+use flow_pipeline::{Node, Pipeline, Role};
 
 /// The note on an `advantage` that compares the one episode of a task with itself, or episodes that are equal.
 pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {

@@ -1,8 +1,8 @@
 //! Notes on agent programs: an episode of many calls is many rows.
 
 use crate::ops::games::programs;
-use flow_pipeline::Pipeline;
 use flow_model::{Aggregation, Objective, UpdateSettings};
+use flow_pipeline::Pipeline;
 
 /// The note on an update that weighs an episode of a program by its rows or their tokens.
 pub fn note(update: &UpdateSettings, pipeline: &Pipeline) -> Option<String> {

@@ -3,8 +3,8 @@
 
 use super::upstream::named;
 use crate::ops::is;
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use flow_model::ServeSettings;
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use serde::Deserialize;
 use serde_json::Value;
 

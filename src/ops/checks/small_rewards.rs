@@ -4,8 +4,8 @@
 
 use super::upstream::upstream;
 use crate::ops::reward;
-use flow_pipeline::{Node, Pipeline};
 use flow_credit::{AdvantageSettings, Scale};
+use flow_pipeline::{Node, Pipeline};
 
 /// The note on an `advantage` that divides by a deviation of rewards, when some rewards are small beside the task's.
 pub fn note(node: &Node, pipeline: &Pipeline) -> Option<String> {

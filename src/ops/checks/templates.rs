@@ -1,7 +1,7 @@
 //! Templates over rows, in the settings of any operator: the columns that they need, and what is wrong with them.
 
-use flow_pipeline::{Need, Node, Wrong};
 use crate::rollout::row_text::RowText;
+use flow_pipeline::{Need, Node, Wrong};
 
 /// The columns that the template at this place of the settings needs of the rows at the port `rows`.
 pub fn needs(at: &[&str], text: &str) -> Vec<Need> {

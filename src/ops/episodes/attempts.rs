@@ -6,7 +6,6 @@ use super::inputs::{names, newest};
 use crate::dataflow::context::{RunState, TrialLimits};
 use crate::dataflow::streaming::{InputPiece, OutputPiece, Streaming};
 use crate::dataflow::{Failed, Figure};
-use flow_pipeline::Until;
 use crate::rollout::context::NotesSettings;
 use crate::rollout::episode::{EpisodeStart, Finished};
 use crate::rollout::exchange::{Exchange, NotesOwner};
@@ -16,6 +15,7 @@ use crate::rollout::sampler::Sampler;
 use crate::rollout::summary::Summary;
 use arrow::array::RecordBatch;
 use flow_core::row::{self, RowError};
+use flow_pipeline::Until;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -3,8 +3,8 @@
 
 use crate::dataflow::Failed;
 use crate::ops::operator;
-use flow_pipeline::{Node, Pipeline, Wrong};
 use arrow::array::RecordBatch;
+use flow_pipeline::{Node, Pipeline, Wrong};
 
 /// The nodes that change rewards between `rollout` and the node that compares its rows, in the order of the rows' path.
 pub fn weighing<'a>(rollout: &Node, pipeline: &'a Pipeline) -> Vec<&'a Node> {
@@ -46,8 +46,8 @@ pub fn ambiguous(rollout: &Node, pipeline: &Pipeline) -> Option<Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use crate::rollout::dynamic_sampling::telling;
     use crate::ops;
+    use crate::rollout::dynamic_sampling::telling;
     use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array};
     use flow_core::row;
     use std::sync::Arc;

@@ -2,10 +2,10 @@
 
 use super::select::examples;
 use crate::dataflow::Failed;
-use flow_policy::Policy;
 use arrow::array::{Float32Array, RecordBatch};
 use flow_core::row::{self, RowError, View};
 use flow_model::Objective;
+use flow_policy::Policy;
 use std::sync::Arc;
 
 /// The log-ratio of each response token between the acting policy and `reference` (the initial `model`, if none), in

@@ -1,10 +1,10 @@
 //! Selects the rows that an update learns from, and gives the reason for every row that it leaves out.
 
-use flow_pipeline::Need;
 use arrow::datatypes::{Float32Type, UInt32Type};
 use flow_core::row::{self, Lists, RowError, View};
 use flow_core::seed::{mix, text, Random};
 use flow_model::{Example, Objective, OPEN};
+use flow_pipeline::Need;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

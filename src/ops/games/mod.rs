@@ -5,9 +5,9 @@ mod vocabulary;
 pub use vocabulary::words;
 
 use crate::ops::{is, operator};
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
 use flow_env::process::ProcessSettings;
 use flow_env::Game;
+use flow_pipeline::{Node, Pipeline, Role, Wrong};
 
 /// The game of each node that brings tasks.
 pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, Wrong>)> {

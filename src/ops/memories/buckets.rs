@@ -2,8 +2,8 @@
 //! a run is resumed.
 
 use crate::dataflow::Route;
-use flow_pipeline::{Node, Pipeline, Wrong};
 use flow_credit::memory;
+use flow_pipeline::{Node, Pipeline, Wrong};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,8 @@
 //! vectors.
 
 use crate::dataflow::Context;
-use flow_pipeline::{Node, Wrong};
 use crate::rollout::points::{unnamed, Pointer, Points};
+use flow_pipeline::{Node, Wrong};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,6 @@
 
 use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
 use crate::ops::{cluster, is, memory_update, operator};
-use flow_pipeline::{Carries, Delay, Input, Need, Node, Pipeline, Port, Role, Wrong};
 use crate::rollout::agent::Agent;
 use crate::rollout::clustering::ObservationClusters;
 use crate::rollout::context::{self, ContextSource};
@@ -11,6 +10,7 @@ use crate::rollout::points::Pointer;
 use crate::rollout::sources;
 use arrow::array::RecordBatch;
 use flow_credit::memory::{By, Clusters};
+use flow_pipeline::{Carries, Delay, Input, Need, Node, Pipeline, Port, Role, Wrong};
 
 /// The ports for memories, each named after its source in the agent's context.
 pub const PORT: Port = Port::new(

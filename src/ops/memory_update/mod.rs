@@ -14,12 +14,12 @@ use super::operator::{must, port, schema, settings, Further, Operator, Settings}
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
-use flow_pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
 use crate::rollout::points::{Pointer, Points};
 use admit::{Admit, Admitted};
 use flow_core::defaults::{hundredths, number};
 use flow_core::row::{self, Kind, NAME};
 use flow_credit::memory::{self, Admission, Change, Evict, ListSettings, NoveltyOf, Rescore};
+use flow_pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
 use keep::Keep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,12 +2,12 @@
 
 use super::likelihood::Mode;
 use crate::dataflow::Failed;
-use flow_policy::Policy;
 use crate::rollout::row_text::RowText;
 use crate::rollout::template::TemplateError;
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use flow_core::row::{RowError, View, SCORE};
 use flow_model::Example;
+use flow_policy::Policy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

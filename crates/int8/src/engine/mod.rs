@@ -83,7 +83,7 @@ const MATRICES: [&str; 4] = ["self_attn.qkv", "self_attn.o_proj", "mlp.gate_up",
 /// The adapters' low-rank updates of each block's matrices.
 pub struct Adapters {
     blocks: Vec<[MatrixAdapters; 4]>,
-    /// What makes a value of a final state, in place of logits: a critic's.
+    /// The weights that make a value of a final state, in place of logits: a critic's.
     head: Option<ValueHead>,
     /// How many weights there are.
     pub len: usize,

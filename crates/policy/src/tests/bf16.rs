@@ -103,9 +103,8 @@ fn a_row_has_the_same_bits_in_any_company() {
     for lora in [None, Some(LoraSettings { targets: vec!["all-linear".into()], ..Default::default() })] {
         let load = LoadModel { load: temporary.path().display().to_string(), dtype: Dtype::Bf16, lora, ..Default::default() };
         let policy = Policy::start(&BTreeMap::from([("actor".to_string(), ModelSettings::Load(load))]), &[], 3, 1).unwrap();
-        let answers = |version, requests: &[Request]| {
-            policy.generate("actor", version, requests.to_vec(), crate::tests::sampling(1.0)).unwrap()
-        };
+        let answers =
+            |version, requests: &[Request]| policy.generate("actor", version, requests.to_vec(), crate::tests::sampling(1.0)).unwrap();
         let learnt = crate::tests::examples(&requests, &answers(0, &requests));
         let settings = UpdateSettings { objective: Objective::Sft, lr: 1e-3, ..Default::default() };
         policy.update("actor", learnt.clone(), &settings).unwrap();
