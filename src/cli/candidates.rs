@@ -1,7 +1,7 @@
 //! What may stand in an argument, for a shell that completes it: operators, environments, models, nodes, and the paths
 //! of `--set`.
 
-use super::described::{forms, properties};
+use super::schema_text::{forms, properties};
 use crate::ops;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 use flow_env::TABLE;

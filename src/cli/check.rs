@@ -3,10 +3,10 @@
 use super::candidates;
 use super::colours::GREEN;
 use super::error::Error;
-use super::missing::missing;
+use super::missing_files::missing;
 use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
-use super::promise::Promise;
+use super::reproducibility::Promise;
 use super::show_prompt::prompts;
 use super::tool_notes;
 use crate::ops;

@@ -2,12 +2,12 @@
 //! committing to the log, progress and summary to the first.
 
 use super::error::Error;
+use super::log_inputs::past;
 use super::machine::Machine;
 use super::models;
 use super::output::CommandResult;
-use super::past::past;
+use super::run_identity::{same, RunStart};
 use super::session::journal_of;
-use super::together::{same, RunStart};
 use crate::dataflow::cluster::{Cluster, Hosts, Meanwhile};
 use crate::dataflow::run::{run, Plan};
 use crate::ops;

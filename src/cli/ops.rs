@@ -1,10 +1,10 @@
 //! `flow ops`: the operator table, for a person.
 
 use super::candidates;
-use super::described::{forms, items, settings, Setting};
 use super::error::Error;
 use super::output::{finish, CommandResult};
 use super::reference::reference;
+use super::schema_text::{forms, items, settings, Setting};
 use crate::ops;
 use clap::Args;
 use flow_core::row;

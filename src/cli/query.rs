@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::output::{printed, printed_raw, CommandResult};
-use super::{room, vocabularies};
+use super::{query_limit, vocabularies};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl QueryArgs {
             "-" => std::io::read_to_string(std::io::stdin())?,
             _ => self.sql,
         };
-        room::limit();
+        query_limit::limit();
         let decode = vocabularies::decoder(&run);
         let format = match self.format {
             TableFormat::Table => flow_log::AnswerFormat::Table,

@@ -1,6 +1,6 @@
 //! The reference of the pipeline language as Markdown, made from the operator table: `flow ops --reference`.
 
-use super::described::{forms, items, settings, Setting};
+use super::schema_text::{forms, items, settings, Setting};
 use super::study;
 use flow_pipeline::{Catalog, Delay, OperatorSpec};
 

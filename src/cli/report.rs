@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult, OutputFormat};
-use super::room;
+use super::query_limit;
 use super::tokens::TokenCounts;
 use super::view::{write, ServedRuns};
 use clap::Args;
@@ -26,7 +26,7 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     pub fn run(self) -> CommandResult {
-        room::limit();
+        query_limit::limit();
         let out = match (self.out, self.runs.as_slice()) {
             (Some(out), _) => out,
             (None, [only]) => only.join("report"),

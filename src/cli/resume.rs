@@ -2,10 +2,10 @@
 
 use super::error::Error;
 use super::follow::follow;
+use super::log_inputs::past;
 use super::machine::Machine;
 use super::models;
 use super::output::{finish, warn, CommandResult};
-use super::past::past;
 use super::session::TrainingSession;
 use super::source::{reduced, ReplaySource};
 use crate::dataflow::feed::Feeds;

@@ -5,7 +5,7 @@ use super::error::Result;
 use super::follow::follow;
 use super::grid::{cases, Case};
 use super::machine::Machine;
-use super::missing::missing;
+use super::missing_files::missing;
 use super::models;
 use super::output::{finish, CommandResult};
 use super::seeds::{self, beside, continued, CaseRun};

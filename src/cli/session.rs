@@ -6,9 +6,9 @@ use super::machine::Machine;
 use super::models::saved_start;
 use super::output::CommandResult;
 use super::progress::Progress;
-use super::promise::Promise;
+use super::reproducibility::Promise;
+use super::run_identity::{same, RunStart};
 use super::summary::NextCommands;
-use super::together::{same, RunStart};
 use super::view::FollowingPages;
 use crate::dataflow::cluster::end::end_process;
 use crate::dataflow::cluster::{Cluster, ClusterError, Meanwhile};
@@ -161,7 +161,7 @@ fn watched(pipeline: &Pipeline) -> Watched {
 /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
 fn otherwise(pipeline: &Pipeline) -> Option<String> {
     let played = ops::unlogged(pipeline).is_empty();
-    let setting = |n: &Node| Some(format!("nodes.{}.with.{}", n.id, (ops::operator(&n.op)?.further.otherwise)(&n.with)?));
+    let setting = |n: &Node| Some(format!("nodes.{}.with.{}", n.id, (ops::operator(&n.op)?.hooks.replay_hint)(&n.with)?));
     pipeline.nodes.iter().filter(|_| played).find_map(setting)
 }
 

@@ -1,6 +1,6 @@
 //! Notes of `flow check` on agents that programs call: where the tools of a call would stand in the prompt.
 
-use super::unusable::tokenizer;
+use super::model_check::tokenizer;
 use crate::ops;
 use crate::rollout::tools::ToolForm;
 use flow_env::process::ProcessSettings;

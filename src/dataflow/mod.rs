@@ -23,7 +23,6 @@
 //! - [`run`]: starts workers, stops them, reports
 
 mod attempts;
-mod beside;
 pub mod cluster;
 mod columns;
 pub mod context;
@@ -43,6 +42,7 @@ pub mod run;
 pub mod sink;
 pub mod source;
 pub mod stage;
+mod stage_thread;
 pub mod status;
 pub mod streaming;
 pub mod watch;

@@ -79,7 +79,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
     shared.watch.begin(plan.first, plan.policy.as_ref().map(Policy::pulse));
     let folder = plan.journal.run.as_ref().map(|run| run.root().to_owned()).filter(|_| decides);
     if let Some(run) = &plan.journal.run {
-        plan.policy = plan.policy.map(|policy| policy.lending(&run.lent()));
+        plan.policy = plan.policy.map(|policy| policy.exporting_into(&run.exported_adapters()));
     }
     end_on_panic();
     let within = if workers == 1 { timely::CommunicationConfig::Thread } else { timely::CommunicationConfig::Process(workers) };

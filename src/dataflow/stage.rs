@@ -1,10 +1,10 @@
 //! The shape of every operator outside loops. A stage buffers what arrives until the frontier of every input has passed
 //! an iteration, then runs once for that iteration and emits. Nothing waits for a count.
 
-use super::beside::StageThread;
 use super::edge::{Edge, Route, RowBatch, StageInput, StageOutput};
 use super::failure::{guarded, Failed, Failure};
 use super::monitor::{source, Dependency};
+use super::stage_thread::StageThread;
 use super::Context;
 use arrow::array::RecordBatch;
 use std::collections::BTreeMap;

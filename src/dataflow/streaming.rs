@@ -1,11 +1,11 @@
 //! The shape of an operator inside a loop: rows are processed as they arrive, so that no trial waits for the attempt of
 //! another. Only iterations wait for one another, and an iteration waits for the inputs that gate it (the weights).
 
-use super::beside::StageThread;
 use super::edge::{Attempt, Inner, Route, RowBatch};
 use super::failure::{guarded, Failed, Failure};
 use super::monitor::{source, Dependency, StageMonitor};
 use super::stage::up_to;
+use super::stage_thread::StageThread;
 use super::Context;
 use arrow::array::RecordBatch;
 use std::collections::{BTreeMap, VecDeque};

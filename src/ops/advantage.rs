@@ -3,7 +3,7 @@
 use super::checks::upstream::upstream;
 use super::checks::{negative_returns, no_spread, small_rewards, trees};
 use super::memories::buckets::unlogged;
-use super::operator::{must, settings, Further, Operator, Settings};
+use super::operator::{must, settings, Hooks, Operator, Settings};
 use super::reward::charges_tokens;
 use super::value::by_token;
 use crate::dataflow::stage::{stage, Stage};
@@ -12,7 +12,7 @@ use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_credit::rows::{columns_made, compare, compared, equal_groups, groups_below_zero, rejoin, samples, value, RunningMeans};
 use flow_credit::{AdvantageSettings, Baseline, EstimatorName, Scale, Unit};
-use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
@@ -28,7 +28,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings { read: |json| Ok(Arc::new(AdvantageSettings::resolve(json)?)), ..Settings::of::<AdvantageSettings>() },
     outside: render,
     inside: None,
-    further: Further {
+    hooks: Hooks {
         needs,
         wrong,
         notes: |node, pipeline| {
@@ -39,12 +39,12 @@ pub const OPERATOR: Operator = Operator {
         makes: |with| if keeps_means(with) { vec!["group".into(), "running".into()] } else { vec![] },
         lacks,
         remembers: keeps_means,
-        otherwise: |with| {
+        replay_hint: |with| {
             let returns = [EstimatorName::EpisodeReturn, EstimatorName::StepReturn, EstimatorName::CrossEpisodeReturn];
             let compared = |meant: Arc<AdvantageSettings>| returns.contains(&meant.of) && meant.baseline == Baseline::Mean;
             with.typed::<AdvantageSettings>().is_some_and(compared).then_some("baseline=leave_one_out")
         },
-        ..Further::NOTHING
+        ..Hooks::NONE
     },
 };
 
@@ -80,7 +80,7 @@ pub fn of_tokens(node: &Node) -> bool {
 }
 
 /// Tokens without a value or a charge; means over iterations that a resumed run couldn't go on with.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     if let Some(wrong) =
         unlogged(node, pipeline, "keeps a running mean, and a resumed run reads it in the log").filter(|_| keeps_means(&node.with))
     {
@@ -99,7 +99,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
         return Vec::new();
     }
     let message = format!("`{}` compares tokens, and {message}", node.id);
-    vec![Wrong::in_node(node, &["with", "of"], message).help(help)]
+    vec![Mistake::in_node(node, &["with", "of"], message).help(help)]
 }
 
 /// Insists that returns are finite; the error names the first row with another one.

@@ -11,7 +11,7 @@
 use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
-use super::operator::{must, settings, Further, Operator, Settings};
+use super::operator::{must, settings, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports};
 use crate::rollout::clustering::{ClusterKey, Compare, ObservationClusters};
@@ -20,7 +20,7 @@ use arrow::datatypes::{DataType, Field, UInt64Type};
 use flow_core::defaults::hundredths;
 use flow_core::row::{self, Kind, Name, View, NAME};
 use flow_credit::memory::Entry;
-use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ClusterSettings>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, notes, remembers: |_| true, ..Further::NOTHING },
+    hooks: Hooks { needs, wrong, notes, remembers: |_| true, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -70,10 +70,10 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A key that is no text, settings that nothing reads, and clusters that a resumed run could not go on with.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<ClusterSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
-    let mut at = |setting: &str, message: String, help: &str| wrongs.push(Wrong::in_node(node, &["with", setting], message).help(help));
+    let mut at = |setting: &str, message: String, help: &str| wrongs.push(Mistake::in_node(node, &["with", setting], message).help(help));
     if let Some(kind) = row::kind(&with.keyed.key).filter(|kind| *kind != Kind::Text) {
         at("key", format!("`key` can't be the column `{}`, which is {}", with.keyed.key, kind.name()), "name a column of texts");
     }

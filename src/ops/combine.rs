@@ -3,11 +3,11 @@
 
 use super::advantage::of_tokens;
 use super::checks::upstream::upstream;
-use super::operator::{settings, Further, Operator, Settings};
+use super::operator::{settings, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_credit::rows::{combine, Over};
-use flow_pipeline::{Carries, Input, Node, Pipeline, Port, Role, Wrong};
+use flow_pipeline::{Carries, Input, Mistake, Node, Pipeline, Port, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,16 +42,16 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Combine>(),
     outside: render,
     inside: None,
-    further: Further { wrong, ..Further::NOTHING },
+    hooks: Hooks { wrong, ..Hooks::NONE },
 };
 
 /// Inputs whose advantages are those of tokens.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let by_token =
         |input: &&Input| pipeline.node(&input.from).is_some_and(|from| of_tokens(from) || upstream(pipeline, from).any(of_tokens));
     let wrong = |input: &Input| {
         let message = format!("`{}` adds advantages of turns, and those of `{}` are of tokens", node.id, input.from);
-        Wrong::in_node(node, &["inputs", &input.port], message)
+        Mistake::in_node(node, &["inputs", &input.port], message)
             .help("give it an `advantage` with another `of` than `token_gae`, `token_return` and `iql`")
     };
     node.inputs.iter().filter(by_token).map(wrong).collect()

@@ -3,13 +3,13 @@
 //! value in place of a critic's (RTMC, GAGPO).
 
 use super::memories::buckets::unlogged;
-use super::operator::{must, port, settings, Further, Operator, Settings};
+use super::operator::{must, port, settings, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
 use flow_core::row::{self, Kind, View, LAST, NAME};
 use flow_credit::rows::{rejoin, LastValues};
 use flow_log::Expressions;
-use flow_pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Carries, Mistake, Need, Node, Pipeline, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,13 +57,13 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Derive>(),
     outside: render,
     inside: None,
-    further: Further {
+    hooks: Hooks {
         needs,
         makes: |with| with.typed::<Derive>().map_or_else(Vec::new, |with| with.columns.keys().cloned().chain(with.kept()).collect()),
         wrong,
         remembers: |with| with.typed::<Derive>().is_some_and(|with| with.by.is_some()),
         targets: |with| with.typed::<Derive>().is_some_and(|with| with.columns.contains_key("value_target")),
-        ..Further::NOTHING
+        ..Hooks::NONE
     },
 };
 
@@ -102,18 +102,18 @@ fn needs(with: &With) -> Vec<Need> {
     each(&with).flat_map(of).chain(by).collect()
 }
 
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Derive>(node) else { return Vec::new() };
     let carried = with.by.as_ref().map(|_| unlogged(node, pipeline, "reads its earlier values, and a resumed run reads them in the log"));
     let carried = carried.flatten().into_iter().chain(keys_that_differ(node, &with));
     let reads_last = each(&with).any(|(_, read)| read.is_ok_and(|read| read.last().next().is_some()));
     let idle = (with.by.is_some() && !reads_last && each(&with).all(|(_, read)| read.is_ok())).then(|| {
         let help = format!("read one, as in `0.9 * {LAST}derived_mean + 0.1 * reward`, or leave `by` out");
-        Wrong::in_node(node, &["with", "by"], "`by` finds earlier values, and no expression reads one").help(help)
+        Mistake::in_node(node, &["with", "by"], "`by` finds earlier values, and no expression reads one").help(help)
     });
     let alone = !node.inputs.iter().any(|input| input.port == OTHERS);
     let mistake = |(name, read): (&String, Result<Expressions, String>)| {
-        let wrong = |why: String| Wrong::in_node(node, &["with", "columns", name], format!("`{name}`: {why}"));
+        let wrong = |why: String| Mistake::in_node(node, &["with", "columns", name], format!("`{name}`: {why}"));
         match read {
             Err(why) => Some(wrong(why)),
             Ok(read) if read.others && alone => {
@@ -131,7 +131,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
 }
 
 /// Columns of `by` whose values no later row can have again, or that have no one value.
-fn keys_that_differ(node: &Node, with: &Derive) -> Vec<Wrong> {
+fn keys_that_differ(node: &Node, with: &Derive) -> Vec<Mistake> {
     let wrong = |(i, column): (usize, &String)| {
         let kind = row::kind(column)?;
         let why = match column.as_str() {
@@ -141,7 +141,7 @@ fn keys_that_differ(node: &Node, with: &Derive) -> Vec<Wrong> {
             _ => return None,
         };
         let message = format!("`by` can't have the column `{column}`: it {why}");
-        Some(Wrong::in_node(node, &["with", "by", &i.to_string()], message).help("name columns that last, such as `task` or `type`"))
+        Some(Mistake::in_node(node, &["with", "by", &i.to_string()], message).help("name columns that last, such as `task` or `type`"))
     };
     with.by.iter().flatten().enumerate().filter_map(wrong).collect()
 }

@@ -8,7 +8,7 @@ use super::episodes::by_name;
 use super::episodes::inputs::newest;
 use super::games::unmeasurable;
 use super::memories::reading;
-use super::operator::{port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::reflect::Reflections;
 use crate::dataflow::context::TrialLimits;
 use crate::dataflow::source;
@@ -28,7 +28,7 @@ use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use flow_core::defaults::number;
 use flow_core::row::{self, RowError};
 use flow_env::{Game, Panel, Worlds};
-use flow_pipeline::{Delay, Need, Node, Pipeline, Port, Role, Until, With, Wrong};
+use flow_pipeline::{Delay, Mistake, Need, Node, Pipeline, Port, Role, Until, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -79,7 +79,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Evaluate>(),
     outside: render,
     inside: None,
-    further: Further {
+    hooks: Hooks {
         needs,
         wrong,
         head: |_| Some(RequiredHead::Language),
@@ -87,7 +87,7 @@ pub const OPERATOR: Operator = Operator {
         makes,
         words,
         notes,
-        ..Further::NOTHING
+        ..Hooks::NONE
     },
 };
 
@@ -110,32 +110,32 @@ impl Evaluate {
     }
 }
 
-fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Wrong> {
-    Panel::load(Path::new(&with.panel)).map_err(|e| Wrong::in_node(node, &["with", "panel"], format!("panel: {e}")))
+fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Mistake> {
+    Panel::load(Path::new(&with.panel)).map_err(|e| Mistake::in_node(node, &["with", "panel"], format!("panel: {e}")))
 }
 
 /// A panel that isn't there, or that can't be played; a memory that can't be read, or only by chance.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let wrong = match game(node) {
         Ok(game) => unmeasurable(node, &game, pipeline),
         Err(wrong) => Some(wrong),
     };
-    let mut wrong: Vec<Wrong> = wrong.into_iter().collect();
+    let mut wrong: Vec<Mistake> = wrong.into_iter().collect();
     let Ok(with) = settings::<Evaluate>(node) else { return wrong };
     wrong.extend(agents::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
     wrong.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
     wrong.extend(reading::wrong(node, pipeline, &with.play.agent, &["weights"]));
     if with.reflect.is_some() && !with.play.agent.by_name.is_empty() {
         let message = "attempts of several models are not reflected on: the version that would reflect isn't known";
-        wrong.push(Wrong::in_node(node, &["with", "reflect"], message).help("leave `reflect` out, or `by_name`"));
+        wrong.push(Mistake::in_node(node, &["with", "reflect"], message).help("leave `reflect` out, or `by_name`"));
     }
     wrong
 }
 
 /// The game of the node's panel.
-fn game(node: &Node) -> Result<Game, Wrong> {
+fn game(node: &Node) -> Result<Game, Mistake> {
     let with = settings::<Evaluate>(node)?;
-    let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
+    let at = |message: String| Mistake::in_node(node, &["with", "panel"], message);
     let tasks = panel(node, &with)?.tasks;
     tasks.into_iter().next().map(|task| task.game).ok_or_else(|| at(format!("panel `{}` has no tasks", with.panel)))
 }
@@ -173,7 +173,7 @@ impl Measurement {
 }
 
 /// The words of notes for a further attempt, and of the node's own prompt.
-fn words(node: &Node) -> Result<Vec<String>, Wrong> {
+fn words(node: &Node) -> Result<Vec<String>, Mistake> {
     let with = settings::<Evaluate>(node)?;
     let mut words = if with.attempts > 1 { memory_words() } else { vec![] };
     words.extend(agents::words(node, &with.play.agent)?);

@@ -4,7 +4,7 @@
 
 use super::checks::agents;
 use super::episodes::{figures, tokens};
-use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::rollout::extraction::{ExtractionSettings, Extractor};
@@ -13,7 +13,7 @@ use crate::rollout::{question, transcript};
 use flow_core::row;
 use flow_core::seed::{mix, text};
 use flow_model::Tally;
-use flow_pipeline::{Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Port, Role, With};
 use timely::dataflow::Scope;
 
 /// What the table has of it.
@@ -27,7 +27,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ExtractionSettings>(),
     outside: render,
     inside: None,
-    further: Further { wrong, head, makes, words, ..Further::NOTHING },
+    hooks: Hooks { wrong, head, makes, words, ..Hooks::NONE },
 };
 
 /// A model is needed where one writes.
@@ -39,7 +39,7 @@ fn makes(with: &With) -> Vec<String> {
     with.typed::<ExtractionSettings>().and_then(|with| with.agent.as_ref().map(|agent| agent.columns())).unwrap_or_default()
 }
 
-fn words(node: &Node) -> Result<Vec<String>, Wrong> {
+fn words(node: &Node) -> Result<Vec<String>, Mistake> {
     let with = settings::<ExtractionSettings>(node)?;
     let mut words = with.words();
     if let Some(agent) = &with.agent {
@@ -49,27 +49,27 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 }
 
 /// Checks the prompt or the template: there must be exactly one of them.
-fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, _: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<ExtractionSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
     if let Err(error) = with.template() {
-        wrongs.push(Wrong::in_node(node, &["with", "template"], format!("template: {error}")).help(error.help()));
+        wrongs.push(Mistake::in_node(node, &["with", "template"], format!("template: {error}")).help(error.help()));
     }
     match (&with.agent, &with.template) {
         (None, None) => {
             let message = format!("`{}` has neither an agent nor a template to extract with", node.id);
             let help = "name an `agent` that writes the entries, or give a `template` that makes them of turns";
-            wrongs.push(Wrong::in_node(node, &["with"], message).help(help));
+            wrongs.push(Mistake::in_node(node, &["with"], message).help(help));
         }
         (Some(_), Some(_)) => {
             let message = "entries are written by the `agent` or made by the `template`".to_owned();
-            wrongs.push(Wrong::in_node(node, &["with", "template"], message).help("leave one of the two out"));
+            wrongs.push(Mistake::in_node(node, &["with", "template"], message).help("leave one of the two out"));
         }
         (Some(agent), None) => wrongs.extend(agents::question(node, &[], agent).err()),
         (None, Some(_)) => {
             if with.temperature.is_some() {
                 let message = "a template is filled, and nothing is sampled".to_owned();
-                wrongs.push(Wrong::in_node(node, &["with", "temperature"], message).help("leave it out"));
+                wrongs.push(Mistake::in_node(node, &["with", "temperature"], message).help("leave it out"));
             }
         }
     }

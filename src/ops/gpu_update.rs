@@ -5,7 +5,7 @@
 use super::checks::{acting, branches, critics, distil, idle_clip, programs};
 use super::episodes::tokens;
 use super::examples::select::{bare, examples, weigh, OldLogprobs, Select};
-use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
@@ -13,7 +13,7 @@ use flow_core::row::{self, f32_lists, RowError, View};
 use flow_core::seed::{mix, text};
 use flow_credit::explained_variance;
 use flow_model::{Example, KlKind, Objective, PolicyError, UpdateSettings};
-use flow_pipeline::{Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Delay, Mistake, Need, Node, Pipeline, Port, Role, With};
 use flow_policy::{RowReport, TokenFigures, UpdateReport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<GpuUpdate>(),
     outside: render,
     inside: None,
-    further: Further { needs, head, notes, wrong, lacks, ..Further::NOTHING },
+    hooks: Hooks { needs, head, notes, wrong, lacks, ..Hooks::NONE },
 };
 
 /// Settings of `gpu-update`: the update's own and, beside them, which rows it learns from and the model that is
@@ -110,7 +110,7 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 
 /// A policy gradient of rows whose actions a critic ranked, or that were chosen among several; distributions where
 /// there are none, and weights that are no numbers.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<GpuUpdate>(node) else { return Vec::new() };
     let mut mistakes = distil::wrong(node, &with.update, pipeline);
     if with.update.objective == Objective::PolicyGradient {

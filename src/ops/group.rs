@@ -7,14 +7,14 @@
 //! no turn of play. So `[task, state]` also compares the reflections on a task with one another (LaMer's code: their
 //! anchor is the word reflection).
 
-use super::operator::{must, settings, Further, Operator, Settings};
+use super::operator::{must, settings, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use arrow::array::RecordBatch;
 use flow_core::row::{self, Kind, RowError};
 use flow_credit::rows::{mark, measure, split, EarlyTurns};
 use flow_credit::Similar;
-use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Need, Node, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use timely::dataflow::Scope;
@@ -27,7 +27,7 @@ struct Group {
     /// whole iteration. All attempts at a task are compared unless `attempt` is among them. A reflection is made in no
     /// state, observation or visitation_depth: by these, reflections agree with one another alone.
     by: Vec<String>,
-    /// Further splits these groups by where a turn comes from: so many states before its own, in their order, must
+    /// Hooks splits these groups by where a turn comes from: so many states before its own, in their order, must
     /// agree too (HGPO, arXiv 2602.22817). Reflections have none. Default: 0.
     #[serde(default)]
     #[schemars(range(max = 1000))]
@@ -35,7 +35,7 @@ struct Group {
     /// How a turn is grouped that has fewer states before it than `history`.
     #[serde(default)]
     early_turns: EarlyTurns,
-    /// Further splits these groups by texts that are alike: { column: observation, at_least: 0.95, autojunk: true }.
+    /// Hooks splits these groups by texts that are alike: { column: observation, at_least: 0.95, autojunk: true }.
     similar: Option<Similar>,
 }
 
@@ -50,7 +50,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Group>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong: |node, _| wrong(node).into_iter().collect(), ..Further::NOTHING },
+    hooks: Hooks { needs, wrong: |node, _| wrong(node).into_iter().collect(), ..Hooks::NONE },
 };
 
 /// Whether the node is such an operator.
@@ -73,12 +73,12 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// Only texts can be alike.
-fn wrong(node: &Node) -> Option<Wrong> {
+fn wrong(node: &Node) -> Option<Mistake> {
     let name = settings::<Group>(node).ok()?.similar.as_ref()?.column.clone();
     let column = row::find(&name).filter(|column| column.kind != Kind::Text)?;
     let texts: Vec<&str> = row::COLUMNS.iter().filter(|c| c.kind == Kind::Text).map(|c| c.name).collect();
     let message = format!("`column` must name a column of texts, and `{name}` is {}", column.kind.name());
-    Some(Wrong::in_node(node, &["with", "similar", "column"], message).help(format!("texts are in {}", texts.join(", "))))
+    Some(Mistake::in_node(node, &["with", "similar", "column"], message).help(format!("texts are in {}", texts.join(", "))))
 }
 
 /// A step for each view of the rows that is needed: the depth needs whole trajectories, likeness all rows that could

@@ -1,9 +1,9 @@
 //! `import`: stands in the pipeline of a run that `flow import` made. Its rows are another trainer's, so it can be
 //! replayed and never played.
 
-use super::operator::{Further, Operator, Settings};
+use super::operator::{Hooks, Operator, Settings};
 use crate::dataflow::{Context, Edge, Failed, Ports};
-use flow_pipeline::{Node, Role, Wrong};
+use flow_pipeline::{Mistake, Node, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use timely::dataflow::Scope;
@@ -65,13 +65,13 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Import>(),
     outside: render,
     inside: None,
-    further: Further { wrong: |node, _| vec![unplayable(node)], ..Further::NOTHING },
+    hooks: Hooks { wrong: |node, _| vec![unplayable(node)], ..Hooks::NONE },
 };
 
 /// A replay doesn't ask, since it plays nothing.
-fn unplayable(node: &Node) -> Wrong {
+fn unplayable(node: &Node) -> Mistake {
     let message = format!("`{}` plays nothing: its rows are those of a run that `flow import` made", node.id);
-    Wrong::in_node(node, &["op"], message).help("replay that run: `flow replay RUN`, with `--with` this file if it isn't the run's own")
+    Mistake::in_node(node, &["op"], message).help("replay that run: `flow replay RUN`, with `--with` this file if it isn't the run's own")
 }
 
 fn render<'s>(node: &Node, _: Ports<'s>, _: Scope<'s, u64>, _: &Context) -> Result<Edge<'s>, Failed> {

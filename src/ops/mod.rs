@@ -7,8 +7,8 @@ mod episodes;
 mod examples;
 mod games;
 mod memories;
+mod number_source;
 mod operator;
-mod whose;
 
 mod advantage;
 mod cluster;
@@ -35,7 +35,7 @@ pub use checks::remote::remote;
 pub use evaluate::Measurement;
 pub use games::{games, played, programs, words};
 pub use memory_update::comparing;
-pub use operator::{Further, Operator, RequiredHead};
+pub use operator::{Hooks, Operator, RequiredHead};
 pub use tasks::drawn as game;
 pub use tasks::Draw;
 
@@ -49,7 +49,7 @@ use checks::{acting, by_name, heads, served, shared, update_order};
 use flow_core::row;
 use flow_env::process::Programs;
 use flow_model::ModelSettings;
-use flow_pipeline::{Catalog, Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Catalog, Mistake, Node, Pipeline, Role};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +109,7 @@ pub fn trained(pipeline: &Pipeline, model: &str) -> bool {
 
 /// Whether the node keeps state over iterations.
 pub fn remembers(node: &Node) -> bool {
-    operator(&node.op).is_some_and(|o| (o.further.remembers)(&node.with))
+    operator(&node.op).is_some_and(|o| (o.hooks.remembers)(&node.with))
 }
 
 /// Whether a node, or one inside it, plays episodes, which a replay doesn't.
@@ -124,7 +124,7 @@ pub fn rolls_out(node: &Node) -> bool {
 
 /// Whether a replay takes the node's rows from the log: those of an expert's reflections can be made again.
 pub fn replayed_from_log(node: &Node) -> bool {
-    let expert = operator(&node.op).is_some_and(|o| (o.further.expert)(&node.with));
+    let expert = operator(&node.op).is_some_and(|o| (o.hooks.expert)(&node.with));
     rolls_out(node) || is(node, Role::Reflects) && !expert
 }
 
@@ -136,7 +136,7 @@ pub fn unlogged(pipeline: &Pipeline) -> Vec<&str> {
 
 /// Whether the node itself plays training episodes with a model, not an expert.
 pub fn acts(node: &Node) -> bool {
-    operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.further.expert)(&node.with))
+    operator(&node.op).is_some_and(|o| o.role == Role::Plays && !(o.hooks.expert)(&node.with))
 }
 
 /// How a node itself plays training episodes with a model; none of another node.
@@ -192,7 +192,7 @@ pub fn agents(node: &Node) -> Vec<AgentMessages> {
 /// Advice on a valid pipeline: nodes, each with a remark.
 pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
     let notes_of = |node: &Node| {
-        let notes = operator(&node.op).map_or_else(Vec::new, |o| (o.further.notes)(node, pipeline));
+        let notes = operator(&node.op).map_or_else(Vec::new, |o| (o.hooks.notes)(node, pipeline));
         notes.into_iter().map(|note| (node.id.clone(), note)).collect::<Vec<_>>()
     };
     pipeline.all().flat_map(notes_of).collect()
@@ -200,7 +200,7 @@ pub fn notes(pipeline: &Pipeline) -> Vec<(String, String)> {
 
 /// The tasks that a node brings, if it draws them and no program has to be asked which there are.
 pub fn draw(node: &Node, seed: u64) -> Option<Draw> {
-    let game = (operator(&node.op).filter(|o| o.role == Role::Opens)?.further.game)(node).ok()??;
+    let game = (operator(&node.op).filter(|o| o.role == Role::Opens)?.hooks.game)(node).ok()??;
     game.program().is_none().then(|| Draw::new(node, seed, &Programs::default()).ok())?
 }
 
@@ -259,11 +259,10 @@ pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
 }
 
 /// The checks of operators, for nodes whose role `applies`, and checks that span several nodes.
-fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Wrong> {
+fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Mistake> {
     let known = pipeline.all().filter_map(|node| Some((node, operator(&node.op)?)));
-    let own =
-        |(node, o): (&Node, &Operator)| [(o.further.wrong)(node, pipeline), unconnected(node, pipeline).into_iter().collect()].concat();
-    let mut mistakes: Vec<Wrong> = known.filter(|(_, o)| applies(o.role)).flat_map(own).collect();
+    let own = |(node, o): (&Node, &Operator)| [(o.hooks.wrong)(node, pipeline), unconnected(node, pipeline).into_iter().collect()].concat();
+    let mut mistakes: Vec<Mistake> = known.filter(|(_, o)| applies(o.role)).flat_map(own).collect();
     if applies(Role::Opens) {
         mistakes.extend(games::namesakes(pipeline));
     }

@@ -9,8 +9,8 @@
 use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
-use super::operator::{must, settings, Further, Operator, Settings};
-use super::whose::Whose;
+use super::number_source::Whose;
+use super::operator::{must, settings, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
 use crate::rollout::points::Pointer;
@@ -19,7 +19,7 @@ use arrow::datatypes::{DataType, Field};
 use flow_core::defaults::hundredths;
 use flow_core::row::{self, Kind, Name, RowError, View, NAME};
 use flow_credit::memory::{self, Distinct, Entry};
-use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Novelty>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, notes, remembers: |_| true, ..Further::NOTHING },
+    hooks: Hooks { needs, wrong, notes, remembers: |_| true, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -100,17 +100,17 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A key that is no text, and counts that a resumed run could not go on with.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Novelty>(node) else { return vec![] };
     let mut found = Vec::new();
     let fits: &[Kind] = if with.keyed.pointless() { &[Kind::Text, Kind::U64] } else { &[Kind::Text] };
     if let Some(column) = row::find(&with.keyed.key).filter(|column| !fits.contains(&column.kind)) {
         let message = format!("`key` can't be the column `{}`, which is {}", column.name, column.kind.name());
-        found.push(Wrong::in_node(node, &["with", "key"], message).help("name a column of texts; `points: none` also compares `state`"));
+        found.push(Mistake::in_node(node, &["with", "key"], message).help("name a column of texts; `points: none` also compares `state`"));
     }
     if with.count == Count::Retrieved && node.with.gives("of") {
         let message = "`of` names a state, and `count: retrieved` counts entries of a memory";
-        found.push(Wrong::in_node(node, &["with", "of"], message).help("leave it out, or write `count: visits`"));
+        found.push(Mistake::in_node(node, &["with", "of"], message).help("leave it out, or write `count: visits`"));
     }
     found.extend(with.keyed.wrong(node));
     found.extend(unlogged(node, pipeline, "counts over iterations, and a resumed run reads its counts in the log"));

@@ -3,7 +3,7 @@
 use crate::dataflow::{Edge, Failed, Ports, Render, RenderInside, RenderOutside};
 use arrow::array::RecordBatch;
 use flow_env::Game;
-use flow_pipeline::{Carries, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With, Wrong};
+use flow_pipeline::{Carries, Mistake, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -27,11 +27,11 @@ pub struct Operator {
     pub outside: RenderOutside,
     /// None for an operator that can't stand in a loop.
     pub inside: Option<RenderInside>,
-    pub further: Further,
+    pub hooks: Hooks,
 }
 
 /// The optional parts of an operator's description.
-pub struct Further {
+pub struct Hooks {
     /// Columns that these settings need, beyond those of the ports.
     pub needs: fn(&With) -> Vec<Need>,
     /// Columns that it adds with these settings, beyond `adds`.
@@ -39,7 +39,7 @@ pub struct Further {
     /// Columns of `adds` that it doesn't add with these settings.
     pub lacks: fn(&With) -> Vec<&'static str>,
     /// Checks a node beyond its schema. In a replay, nodes that play aren't checked.
-    pub wrong: fn(&Node, &Pipeline) -> Vec<Wrong>,
+    pub wrong: fn(&Node, &Pipeline) -> Vec<Mistake>,
     /// The head that the node's `model` must have; `None` if it names no model.
     pub head: fn(&With) -> Option<RequiredHead>,
     /// Whether these settings add the column `value_target`, from which a critic learns.
@@ -47,9 +47,9 @@ pub struct Further {
     /// Whether the environment's expert plays, and no model.
     pub expert: fn(&With) -> bool,
     /// The game that the node's tasks are of, if it brings tasks.
-    pub game: fn(&Node) -> Result<Option<Game>, Wrong>,
+    pub game: fn(&Node) -> Result<Option<Game>, Mistake>,
     /// The words of its prompts, for a vocabulary.
-    pub words: fn(&Node) -> Result<Vec<String>, Wrong>,
+    pub words: fn(&Node) -> Result<Vec<String>, Mistake>,
     /// Advice on valid settings, which `flow check` prints.
     pub notes: fn(&Node, &Pipeline) -> Vec<String>,
     /// Applies the node's rewards to rows, for an operator that changes rewards.
@@ -58,12 +58,12 @@ pub struct Further {
     pub remembers: fn(&With) -> bool,
     /// A setting, as key=value, under which a replay scores the same rows differently than with these: the summary of a
     /// run suggests it.
-    pub otherwise: fn(&With) -> Option<&'static str>,
+    pub replay_hint: fn(&With) -> Option<&'static str>,
 }
 
-impl Further {
+impl Hooks {
     /// Nothing more to say.
-    pub const NOTHING: Further = Further {
+    pub const NONE: Hooks = Hooks {
         needs: |_| Vec::new(),
         makes: |_| Vec::new(),
         lacks: |_| Vec::new(),
@@ -76,7 +76,7 @@ impl Further {
         notes: |_, _| Vec::new(),
         weighs: None,
         remembers: |_| false,
-        otherwise: |_| None,
+        replay_hint: |_| None,
     };
 }
 
@@ -105,9 +105,9 @@ impl Operator {
             loops: self.inside.is_some(),
             settings: (self.settings.schema)(),
             read: self.settings.read,
-            needs: self.further.needs,
-            makes: self.further.makes,
-            lacks: self.further.lacks,
+            needs: self.hooks.needs,
+            makes: self.hooks.makes,
+            lacks: self.hooks.lacks,
         }
     }
 
@@ -174,8 +174,8 @@ fn shorten(value: &mut Value) {
 ///
 /// # Errors
 /// Where they were read as another operator's: a bug in the code that built the node, never a mistake of a file.
-pub fn settings<T: Any + Send + Sync>(node: &Node) -> Result<Arc<T>, Wrong> {
-    let wrong = || Wrong::in_node(node, &["with"], format!("the settings of `{}` aren't those of `{}`", node.id, node.op));
+pub fn settings<T: Any + Send + Sync>(node: &Node) -> Result<Arc<T>, Mistake> {
+    let wrong = || Mistake::in_node(node, &["with"], format!("the settings of `{}` aren't those of `{}`", node.id, node.op));
     node.with.typed().ok_or_else(wrong)
 }
 

@@ -4,7 +4,7 @@
 use super::checks::agents;
 use super::episodes::{figures, tokens};
 use super::memories::reading;
-use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
 use crate::dataflow::context::RunState;
 use crate::dataflow::stage::{stage, Stage};
@@ -20,7 +20,7 @@ use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_core::seed::{mix, text};
 use flow_model::Tally;
-use flow_pipeline::{Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
 use flow_policy::Policy;
 use timely::dataflow::Scope;
 
@@ -35,7 +35,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ReflectionSettings>(),
     outside: render,
     inside: Some(inside),
-    further: Further { needs, wrong, head: |_| Some(RequiredHead::Language), makes, words, ..Further::NOTHING },
+    hooks: Hooks { needs, wrong, head: |_| Some(RequiredHead::Language), makes, words, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -47,7 +47,7 @@ fn makes(with: &With) -> Vec<String> {
 }
 
 /// The words of the node's prompt, its notes and its context, for a vocabulary.
-fn words(node: &Node) -> Result<Vec<String>, Wrong> {
+fn words(node: &Node) -> Result<Vec<String>, Mistake> {
     let with = settings::<ReflectionSettings>(node)?;
     let mut words = question::words(&agents::question(node, &[], &with.agent)?, with.agent.remark());
     words.extend(reading::words(node, &with.agent));
@@ -55,12 +55,12 @@ fn words(node: &Node) -> Result<Vec<String>, Wrong> {
 }
 
 /// Checks the prompt, its placeholder for memories, and the memories that are read.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<ReflectionSettings>(node) else { return vec![] };
     let mut wrongs = Vec::new();
     if with.tries > 1 && with.temperature.or(with.agent.temperature) == Some(0.0) {
         let message = "at temperature 0 the answer is the same each time, so that `tries` asks in vain";
-        wrongs.push(Wrong::in_node(node, &["with", "tries"], message).help("give it a temperature above 0, or leave `tries` out"));
+        wrongs.push(Mistake::in_node(node, &["with", "tries"], message).help("give it a temperature above 0, or leave `tries` out"));
     }
     match agents::question(node, &[], &with.agent) {
         Err(wrong) => wrongs.push(wrong),
@@ -72,7 +72,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
             for input in node.inputs.iter().filter(|input| input.port != "rows") {
                 let message =
                     format!("`{}` has no meaning in the loop `{}`, where attempts read notes on earlier ones", input.port, around.id);
-                wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help("leave it out"));
+                wrongs.push(Mistake::in_node(node, &["inputs", &input.port], message).help("leave it out"));
             }
         }
     }

@@ -2,7 +2,7 @@
 //! was sampled: what a posterior should find likely (EAPO, Eq. 8), an instruction with its answer (Eq. 11).
 
 use super::checks::templates;
-use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use crate::rollout::row_text::RowText;
@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, Float32Array, StringArray};
 use flow_core::defaults::yes;
 use flow_core::row::{f32_lists, u32_lists, View, NAME};
 use flow_model::PolicyError;
-use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Need, Node, Port, Role, With};
 use flow_text::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Rewrite>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Further::NOTHING },
+    hooks: Hooks { needs, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
 };
 
 impl Rewrite {
@@ -66,7 +66,7 @@ fn needs(with: &With) -> Vec<Need> {
     with.typed::<Rewrite>().map_or_else(Vec::new, all)
 }
 
-fn wrong(node: &Node) -> Vec<Wrong> {
+fn wrong(node: &Node) -> Vec<Mistake> {
     let all = |with: Arc<Rewrite>| with.templates().iter().filter_map(|(at, text)| templates::wrong(node, &[at], text)).collect();
     settings::<Rewrite>(node).map_or_else(|_| vec![], all)
 }

@@ -2,7 +2,7 @@
 //! things out (EAPO, section 5.1: transitions (s', s, a) where executing a in s' brings s back). `rewrite` makes
 //! examples of it.
 
-use super::operator::{must, Further, Operator, Settings};
+use super::operator::{must, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::rollout::rollback::{rollbacks, NEEDS};
@@ -32,7 +32,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Rollback>(),
     outside: render,
     inside: None,
-    further: Further::NOTHING,
+    hooks: Hooks::NONE,
 };
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {

@@ -16,7 +16,7 @@ use super::episodes::figures;
 use super::episodes::inputs::{names, newest};
 use super::episodes::reward_chain::{weighed, weighing};
 use super::memories::reading;
-use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::streaming::{streaming, StreamingInputs};
@@ -40,7 +40,7 @@ use flow_core::defaults::{hundredths, number};
 use flow_core::row::BRANCH_OF;
 use flow_core::seed::{mix, text};
 use flow_env::Worlds;
-use flow_pipeline::{Carries, Delay, Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Carries, Delay, Mistake, Need, Node, Pipeline, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
@@ -111,7 +111,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Rollout>(),
     outside: render,
     inside: Some(inside),
-    further: Further {
+    hooks: Hooks {
         needs,
         wrong,
         head: |_| Some(RequiredHead::Language),
@@ -119,7 +119,7 @@ pub const OPERATOR: Operator = Operator {
         makes,
         words,
         notes: |node, _| settings::<Rollout>(node).map_or_else(|_| vec![], |with| agents::notes(node, &with.play.agent)),
-        ..Further::NOTHING
+        ..Hooks::NONE
     },
 };
 
@@ -161,7 +161,7 @@ fn equal_draws(with: &Rollout) -> Option<&'static str> {
 }
 
 /// What the node asks for in vain.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };
     let differ = with.actor != Actor::Expert && with.samples > 1;
     let mut wrongs = placement::wrong(node, pipeline, &RolloutNeeds { groups: with.groups, differ, agent: &with.play.agent });
@@ -180,7 +180,7 @@ fn makes(with: &With) -> Vec<String> {
 }
 
 /// The words that introduce its context, and the words of its own prompt.
-fn words(node: &Node) -> Result<Vec<String>, Wrong> {
+fn words(node: &Node) -> Result<Vec<String>, Mistake> {
     let with = settings::<Rollout>(node)?;
     let mut words = reading::words(node, &with.play.agent);
     words.extend(agents::words(node, &with.play.agent)?);

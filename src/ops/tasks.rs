@@ -1,13 +1,13 @@
 //! `tasks`: opens each iteration with a batch of fresh tasks. Their seeds follow from the run's seed, the node's id and
 //! the iteration alone, and never meet those of the frozen panels.
 
-use super::operator::{schema, settings, Further, Operator, Settings};
+use super::operator::{schema, settings, Hooks, Operator, Settings};
 use crate::dataflow::{source, Context, Edge, Failed, Ports};
 use arrow::array::{StringArray, UInt64Array};
 use flow_core::row;
 use flow_env::process::Programs;
 use flow_env::{EnvironmentKind, Game, TrainingTasks};
-use flow_pipeline::{Node, Pipeline, Role, With, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Role, With};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{json, Map, Value};
@@ -98,15 +98,15 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings { schema: composed, ..Settings::of::<Tasks>() },
     outside: render,
     inside: None,
-    further: Further { wrong, game: |node| game(node).map(Some), ..Further::NOTHING },
+    hooks: Hooks { wrong, game: |node| game(node).map(Some), ..Hooks::NONE },
 };
 
 /// The game that these settings of the operator mean; how many tasks it makes doesn't matter.
-pub fn drawn(mut with: Map<String, Value>) -> Result<Game, Wrong> {
+pub fn drawn(mut with: Map<String, Value>) -> Result<Game, Mistake> {
     with.insert("batch".into(), 1.into());
     let node = |with| Node { id: OPERATOR.name.into(), op: OPERATOR.name.into(), inputs: vec![], with, body: None, columns: None };
     let read = With::read(Value::Object(with), &Value::Null, OPERATOR.settings.read);
-    game(&node(read.map_err(|e| Wrong::in_node(&node(With::default()), &["with"], e.to_string()))?))
+    game(&node(read.map_err(|e| Mistake::in_node(&node(With::default()), &["with"], e.to_string()))?))
 }
 
 /// How many tasks an iteration of this node has; none if it is no such node.
@@ -115,21 +115,21 @@ pub fn batch(node: &Node) -> Option<usize> {
 }
 
 /// Settings that no board can have, and more tasks in an iteration than there are.
-fn wrong(node: &Node, _: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, _: &Pipeline) -> Vec<Mistake> {
     let few = || {
         let with = settings::<Tasks>(node).ok()?;
         let variations = with.variations.filter(|variations| *variations < with.batch)?;
         let message =
             format!("`batch` is {}, and there are {variations} `variations`: a task would come twice in an iteration", with.batch);
-        Some(Wrong::in_node(node, &["with", "variations"], message).help("give at least as many variations as `batch`"))
+        Some(Mistake::in_node(node, &["with", "variations"], message).help("give at least as many variations as `batch`"))
     };
     game(node).err().into_iter().chain(few()).collect()
 }
 
 /// The game whose tasks the node makes.
-fn game(node: &Node) -> Result<Game, Wrong> {
+fn game(node: &Node) -> Result<Game, Mistake> {
     let with = settings::<Tasks>(node)?;
-    Game::read(&with.env, with.game.clone()).map_err(|e| Wrong::in_node(node, &["with", e.setting().unwrap_or("env")], e.to_string()))
+    Game::read(&with.env, with.game.clone()).map_err(|e| Mistake::in_node(node, &["with", e.setting().unwrap_or("env")], e.to_string()))
 }
 
 /// The tasks that a node draws: they follow from the run's seed, the node's id and the iteration alone.

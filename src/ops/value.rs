@@ -2,7 +2,7 @@
 //! tokens.
 
 use super::episodes::inputs::newest;
-use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
@@ -61,11 +61,11 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ValueOf>(),
     outside: render,
     inside: None,
-    further: Further {
+    hooks: Hooks {
         head: |_| Some(RequiredHead::Value),
         needs,
         lacks: |with| if by_token(with) { vec![] } else { vec!["token_values"] },
-        ..Further::NOTHING
+        ..Hooks::NONE
     },
 };
 

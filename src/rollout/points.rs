@@ -2,7 +2,7 @@
 
 use flow_credit::memory;
 use flow_model::PolicyError;
-use flow_pipeline::{Node, Wrong};
+use flow_pipeline::{Mistake, Node};
 use flow_policy::Policy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,16 +49,16 @@ impl Pointer {
 }
 
 /// An encoder that is asked for and not named, or named and not asked.
-pub fn unnamed(node: &Node, points: Points, encoder: Option<&str>) -> Option<Wrong> {
+pub fn unnamed(node: &Node, points: Points, encoder: Option<&str>) -> Option<Mistake> {
     match (points, encoder) {
         (Points::Encoder, None) => {
             let message = "`points: encoder` names no encoder";
             let help = "load one, `models: { minilm: { encode: models/minilm } }`, and name it here: `encoder: minilm`";
-            Some(Wrong::in_node(node, &["with", "points"], message).help(help))
+            Some(Mistake::in_node(node, &["with", "points"], message).help(help))
         }
         (Points::Words | Points::None, Some(encoder)) => {
             let message = format!("`encoder: {encoder}` is read by `points: encoder` alone");
-            Some(Wrong::in_node(node, &["with", "encoder"], message).help("write `points: encoder`, or leave it out"))
+            Some(Mistake::in_node(node, &["with", "encoder"], message).help("write `points: encoder`, or leave it out"))
         }
         _ => None,
     }

@@ -34,7 +34,7 @@ impl PromptTemplate {
         if template.asks.is_empty() {
             let what = "it has no place that an episode fills, such as `{{ ".to_owned() + places[0].0 + " }}`";
             let place = place("", 0, &template.file);
-            return Err(TemplateError::Wrong { place, what, help: list_placeholders(places) });
+            return Err(TemplateError::Mistake { place, what, help: list_placeholders(places) });
         }
         Ok(template)
     }
@@ -75,7 +75,7 @@ impl PromptTemplate {
             |name: &String| places.iter().any(|(place, _)| place == name) || environment.globals().any(|(global, _)| global == name);
         if let Some(stranger) = variables.iter().find(|name| !known(name)) {
             let (what, at) = (format!("there is no `{stranger}` for a template"), used(text, stranger).unwrap_or_default());
-            return Err(TemplateError::Wrong { place: place(text, at, &file), what, help: list_placeholders(places) });
+            return Err(TemplateError::Mistake { place: place(text, at, &file), what, help: list_placeholders(places) });
         }
         // Every name in it, also names of other things: `undeclared_variables` doesn't look into slices.
         let asks: Vec<&'static str> = places.iter().map(|(name, _)| *name).filter(|name| used(text, name).is_some()).collect();
@@ -187,7 +187,7 @@ pub enum TemplateError {
     },
     /// It is no template, uses an unknown placeholder, or can't be rendered.
     #[error("{place}: {what}")]
-    Wrong {
+    Mistake {
         /// Where in it.
         place: String,
         /// What.
@@ -204,7 +204,7 @@ impl TemplateError {
             TemplateError::File { .. } => {
                 "paths begin in the folder of the file that names them; a text with a place such as `{{ memory }}`, of more than one line, or of several words is a template itself"
             }
-            TemplateError::Wrong { help, .. } => help,
+            TemplateError::Mistake { help, .. } => help,
         }
     }
 }
@@ -213,7 +213,7 @@ impl TemplateError {
 fn template_error(error: Error, text: &str, file: &Option<String>) -> TemplateError {
     let what = error.detail().map_or_else(|| error.kind().to_string(), String::from);
     let place = place(text, error.range().unwrap_or_default().start, file);
-    TemplateError::Wrong { place, what, help: "templates are written in the language of Jinja".into() }
+    TemplateError::Mistake { place, what, help: "templates are written in the language of Jinja".into() }
 }
 
 /// A location: file, line and column, from 1, in characters.

@@ -175,15 +175,15 @@ fn imports_are_read_whole() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 11] = [
-    ("src", 25_900),
+    ("src", 26_000),
     ("crates/core/src", 1_350),
-    ("crates/credit/src", 3_050),
-    ("crates/env/src", 5_700),
-    ("crates/int8/src", 3_450),
-    ("crates/log/src", 3_900),
+    ("crates/credit/src", 3_000),
+    ("crates/env/src", 6_200),
+    ("crates/int8/src", 3_250),
+    ("crates/log/src", 3_700),
     ("crates/model/src", 2_400),
     ("crates/pipeline/src", 3_550),
-    ("crates/policy/src", 8_300),
+    ("crates/policy/src", 8_500),
     ("crates/serve/src", 1_850),
     ("crates/text/src", 1_300),
 ];

@@ -17,7 +17,6 @@
 //! iterations in hand. Until then a part has a name of its own (`pending`), so other programs don't read it either.
 //! [`diff()`] joins two runs by the names of their rows.
 
-mod beside;
 mod chain;
 mod commit;
 mod compaction;
@@ -26,6 +25,7 @@ mod disk;
 mod error;
 mod export;
 mod expression;
+mod findings;
 mod fold;
 mod guard;
 mod head;
@@ -55,7 +55,6 @@ mod views;
 mod weights;
 mod writer;
 
-pub use beside::{audit_folder, audits, write_audit, AUDIT};
 pub use commit::Committer;
 pub use diff::{
     diff, metrics, nodes, versions, weights, CreditDiff, Diff, MetricsDiff, NodeDiff, RowCounts, UsedDiff, VersionsDiff, WeightsDiff,
@@ -63,6 +62,7 @@ pub use diff::{
 pub use error::LogError;
 pub use export::{export_duckdb, export_parquet};
 pub use expression::Expressions;
+pub use findings::{audit_folder, audits, write_audit, AUDIT};
 pub use index::{committed_files, journal_files, locate};
 pub use iteration::{Iteration, Metrics, Part};
 pub use lock::Lock;

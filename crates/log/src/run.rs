@@ -165,7 +165,7 @@ impl Run {
     }
 
     /// Where adapters lie for as long as servers have them loaded.
-    pub fn lent(&self) -> PathBuf {
+    pub fn exported_adapters(&self) -> PathBuf {
         self.root.join("lent")
     }
 

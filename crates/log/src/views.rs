@@ -4,7 +4,7 @@
 use super::index::LogIndex;
 use super::joined::{provenance, trajectories, Turns};
 use super::sql::{literal, quoted, sql_type};
-use super::{beside, pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
+use super::{findings, pending, reader, Iteration, LogError, NodeInfo, Run, RunInfo, Table};
 use duckdb::{params, Config, Connection, Result as Sql};
 use flow_core::files::kernel_bytes;
 use flow_core::role::Role;
@@ -75,10 +75,10 @@ pub(super) fn files<'a>(
         };
         Ok((id, there?))
     };
-    let beside = beside::TABLES.iter().filter(|table| index.head.info.nodes.iter().all(|node| node.id != **table));
-    let beside: Vec<_> = beside.map(|table| (*table, beside::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
+    let beside = findings::TABLES.iter().filter(|table| index.head.info.nodes.iter().all(|node| node.id != **table));
+    let beside: Vec<_> = beside.map(|table| (*table, findings::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
     let to_verify = beside.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
-    to_verify.into_iter().try_for_each(|file| run.verified(file, || beside::verify(file)))?;
+    to_verify.into_iter().try_for_each(|file| run.verified(file, || findings::verify(file)))?;
     nodes.chain([ERRORS]).map(files_of).chain(beside.into_iter().map(Ok)).collect()
 }
 

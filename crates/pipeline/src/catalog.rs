@@ -18,34 +18,34 @@ pub struct Catalog {
     /// Nodes whose rows come from a log, with their columns in it.
     pub logged: BTreeMap<String, Vec<String>>,
     /// The checks that only the operators can do, on a pipeline that passed all others.
-    pub wrong: fn(&Pipeline) -> Vec<Wrong>,
+    pub wrong: fn(&Pipeline) -> Vec<Mistake>,
 }
 
 /// A mistake that an operator found in its own settings or in how the nodes fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Wrong {
+pub struct Mistake {
     /// The path of the wrong value, such as nodes, tasks, with, mines; of a node inside a loop too.
     pub at: Vec<String>,
     pub message: String,
     pub help: Option<String>,
 }
 
-impl Wrong {
+impl Mistake {
     /// A mistake in `node`'s settings at `path`, such as with, mines; the node as a whole where the path is empty.
-    pub fn in_node(node: &Node, path: &[&str], message: impl Into<String>) -> Wrong {
+    pub fn in_node(node: &Node, path: &[&str], message: impl Into<String>) -> Mistake {
         let at = ["nodes", &node.id].iter().chain(path).map(|step| step.to_string()).collect();
-        Wrong { at, message: message.into(), help: None }
+        Mistake { at, message: message.into(), help: None }
     }
 
     /// A mistake in this setting of a model.
-    pub fn in_model(model: &str, setting: &str, message: impl Into<String>) -> Wrong {
-        Wrong { at: ["models", model, setting].map(String::from).into(), message: message.into(), help: None }
+    pub fn in_model(model: &str, setting: &str, message: impl Into<String>) -> Mistake {
+        Mistake { at: ["models", model, setting].map(String::from).into(), message: message.into(), help: None }
     }
 
     /// The same with advice.
-    pub fn help(self, help: impl Into<String>) -> Wrong {
-        Wrong { help: Some(help.into()), ..self }
+    pub fn help(self, help: impl Into<String>) -> Mistake {
+        Mistake { help: Some(help.into()), ..self }
     }
 }
 
@@ -67,9 +67,9 @@ pub struct OperatorSpec {
     pub settings: serde_json::Value,
     /// How settings that fit the schema are read.
     pub read: ReadSettings,
-    /// Further columns that these settings need.
+    /// Hooks columns that these settings need.
     pub needs: fn(&With) -> Vec<Need>,
-    /// Further columns that it adds with these settings.
+    /// Hooks columns that it adds with these settings.
     pub makes: fn(&With) -> Vec<String>,
     /// Columns of `adds` that it doesn't add with these settings.
     pub lacks: fn(&With) -> Vec<&'static str>,

@@ -3,7 +3,7 @@
 use super::check::{settings, Subject};
 use super::marks::{self, FILE};
 use super::parse::{self, family, text_of, Lineage, Report, Text, Tree};
-use super::{paths, Diagnostics, Wrong};
+use super::{paths, Diagnostics, Mistake};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub fn document<T: DeserializeOwned + JsonSchema>(
     path: &Path,
     whole: &str,
     sets: &[String],
-    look: impl FnOnce(&T) -> Vec<Wrong>,
+    look: impl FnOnce(&T) -> Vec<Mistake>,
 ) -> Result<T, Diagnostics> {
     let text = text_of(path)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);

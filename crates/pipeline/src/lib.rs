@@ -22,7 +22,7 @@ mod schema;
 mod test;
 mod with;
 
-pub use catalog::{Carries, Catalog, Delay, Need, OperatorSpec, Port, Wrong};
+pub use catalog::{Carries, Catalog, Delay, Mistake, Need, OperatorSpec, Port};
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
 pub use document::document;

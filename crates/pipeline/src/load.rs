@@ -4,12 +4,12 @@ use super::check::check;
 use super::embed::embed;
 use super::parse::{self, family, refused, text_of, Lineage, Report, Text};
 use super::paths;
-use super::{Catalog, Diagnostic, Diagnostics, Pipeline, Wrong};
+use super::{Catalog, Diagnostic, Diagnostics, Mistake, Pipeline};
 use serde_json::Value;
 use std::path::Path;
 
 /// Finds files that a valid pipeline names and that don't exist.
-pub type Look<'a> = &'a dyn Fn(&Pipeline) -> Vec<Wrong>;
+pub type Look<'a> = &'a dyn Fn(&Pipeline) -> Vec<Mistake>;
 
 /// Reads and checks a pipeline file; `sets` are the `path=value` texts of `--set`.
 pub fn load(path: &Path, sets: &[String], catalog: &Catalog) -> Result<Pipeline, Diagnostics> {

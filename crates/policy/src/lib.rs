@@ -34,15 +34,16 @@
 //! Four rooms more: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is
 //! learnt and how), `remote` (answers of a server).
 mod acting;
+mod backend;
 mod device;
 mod encode;
 mod generate;
 mod inspect;
 mod learner;
+mod memory;
 mod model;
 mod pause;
 pub mod rates;
-mod room;
 mod state;
 mod tensors;
 #[cfg(test)]
@@ -58,10 +59,10 @@ pub use device::{gpus, libtorch, DeviceChoice, FoundDevice, Hardware};
 pub use encode::EncoderDescription;
 pub use generate::weigh::ChoiceScores;
 pub use inspect::{inspect, Inspected};
+pub use memory::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use model::adapter::separate_base;
 pub use model::description::Description;
 pub use model::export::{export, ExportKind};
-pub use room::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 pub use thread::Policy;
 pub use update::parallel::Peers;
 pub use update::report::{RowReport, RowUse, TokenFigures, UpdateReport};

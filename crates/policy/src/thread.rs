@@ -1,6 +1,7 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
 use crate::acting::row_by_row_is_quick;
+use crate::backend::At;
 use crate::generate::weigh::ChoiceScores;
 use crate::pause::at_pauses;
 use crate::state::PolicyState;
@@ -152,8 +153,8 @@ impl Policy {
 
     /// The same policy, which writes the adapters that servers are to load into `folder`, in place of a folder that
     /// goes with it.
-    pub fn lending(self, folder: &Path) -> Policy {
-        self.served.values().for_each(|served| served.lend_in(folder));
+    pub fn exporting_into(self, folder: &Path) -> Policy {
+        self.served.values().for_each(|served| served.export_into(folder));
         self
     }
 
@@ -251,9 +252,9 @@ impl Policy {
             return remote.answer(&requests, &sampling);
         }
         if let Some(served) = self.served.get(model) {
-            return served.answer(version, &requests, &sampling, |root, probe| self.lend(model, version, root, probe));
+            return served.answer(version, &requests, &sampling, |root, probe| self.export(model, version, root, probe));
         }
-        self.read(model, move |state, model| state.generate(model, version, &requests, &sampling))
+        self.read(model, move |state, model| state.model(model)?.generate(version, &requests, &sampling))
     }
 
     /// Whether answers of this model come one by one, since servers generate them ([`Policy::begin`]).
@@ -277,7 +278,7 @@ impl Policy {
             return Ok(());
         }
         let served = self.served.get(model).ok_or_else(|| PolicyError::NoModel(model.into()))?;
-        served.begin(version, request, sampling, to, |root, probe| self.lend(model, version, root, probe))
+        served.begin(version, request, sampling, to, |root, probe| self.export(model, version, root, probe))
     }
 
     /// Figures of the servers that generate for `model`, by name.
@@ -287,13 +288,14 @@ impl Policy {
 
     /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the
     /// second one on.
-    fn lend(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported> {
+    fn export(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported> {
         let root = root.to_path_buf();
         let trained = !self.untrained.contains(model);
         let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
         self.read(model, move |state, model| {
-            let expected = state.text_logprobs(model, version, &[row])?.concat();
-            Ok((state.lend(model, version, &root, trained)?, expected))
+            let model = state.model(model)?;
+            let expected = model.logprobs(At::Version(version), &[row], None)?.concat();
+            Ok((model.export(version, &root, trained)?, expected))
         })
     }
 
@@ -326,7 +328,7 @@ impl Policy {
     /// If the model is a critic, or a row can't be read.
     pub fn logprobs(&self, model: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         let rows = rows.to_vec();
-        self.ask(model, move |state, model| state.logprobs(model, &rows, temperature))
+        self.ask(model, move |state, model| state.model(model)?.logprobs(At::Newest, &rows, temperature))
     }
 
     /// The log-probability of each response token under version `version` of the weights, over the whole vocabulary and
@@ -335,7 +337,7 @@ impl Policy {
     /// # Errors
     /// If the model is a critic, the version isn't kept, or a row can't be read: [`PolicyError::Row`] with its index.
     pub fn text_logprobs(&self, model: &str, version: u64, rows: Vec<Example>) -> Result<Vec<Vec<f32>>> {
-        self.read(model, move |state, model| state.text_logprobs(model, version, &rows))
+        self.read(model, move |state, model| state.model(model)?.logprobs(At::Version(version), &rows, None))
     }
 
     /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats,
@@ -345,7 +347,7 @@ impl Policy {
     /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
     /// index.
     pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<ChoiceScores> {
-        self.read(model, move |state, model| state.likelihoods(model, version, &requests, temperature))
+        self.read(model, move |state, model| state.model(model)?.likelihoods(version, &requests, temperature))
     }
 
     /// The return that version `version` of a critic expects of each of the requests' choices: its value before the
@@ -355,7 +357,7 @@ impl Policy {
     /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
     /// index.
     pub fn choice_values(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<ChoiceScores> {
-        self.read(model, move |state, model| state.choice_values(model, version, &requests))
+        self.read(model, move |state, model| state.model(model)?.choice_values(version, &requests))
     }
 
     /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model
@@ -380,7 +382,7 @@ impl Policy {
     /// # Errors
     /// If the model is no critic, the version isn't kept, or a prompt can't be read.
     pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<Vec<f32>>> {
-        self.read(model, move |state, model| state.values(model, version, &prompts))
+        self.read(model, move |state, model| state.model(model)?.values(version, &prompts))
     }
 
     /// The vector of each text by the encoder called `model`: of length 1, so that the product of two is the cosine of
@@ -389,7 +391,7 @@ impl Policy {
     /// # Errors
     /// If there is no such encoder.
     pub fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
-        self.read(model, move |state, model| state.embed(model, &texts))
+        self.read(model, move |state, model| state.model(model)?.embed(&texts))
     }
 
     /// Writes the newest weights and the optimiser's moments into `folder`, which appears complete or not at all.
@@ -398,7 +400,7 @@ impl Policy {
     /// [`PolicyError::File`].
     pub fn save(&self, model: &str, folder: &Path) -> Result<()> {
         let folder = folder.to_path_buf();
-        self.ask(model, move |state, model| state.save(model, &folder))
+        self.ask(model, move |state, model| state.model(model)?.save(&folder))
     }
 
     /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are
@@ -414,7 +416,7 @@ impl Policy {
     pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64> {
         self.forget(model);
         let folders = folders.to_vec();
-        self.ask(model, move |state, model| state.restore(model, &folders))
+        self.ask(model, move |state, model| state.model_mut(model)?.restore(&folders))
     }
 
     /// A version that is read from disk may differ from the one that the server has loaded.
@@ -424,7 +426,7 @@ impl Policy {
 
     /// The versions that `generate` can use, oldest first.
     pub fn versions(&self, model: &str) -> Result<Vec<u64>> {
-        self.ask(model, move |state, model| state.versions(model))
+        self.ask(model, move |state, model| state.model(model)?.versions())
     }
 
     /// How many parameters of `model` are trained: all, or those of its adapter.
@@ -432,12 +434,12 @@ impl Policy {
     /// # Errors
     /// If there is no such model.
     pub fn trained(&self, model: &str) -> Result<usize> {
-        self.ask(model, move |state, model| state.trained(model))
+        self.ask(model, move |state, model| Ok(state.model(model)?.parameters()?.1))
     }
 
     /// How many parameters `model` has, its adapter's among them.
     pub fn parameters(&self, model: &str) -> Result<usize> {
-        self.ask(model, move |state, model| state.parameters(model))
+        self.ask(model, move |state, model| Ok(state.model(model)?.parameters()?.0))
     }
 }
 

@@ -240,7 +240,7 @@ impl VersionedModel {
 
     /// The same with that adapter, which alone is trained. `head` is the one that is asked for.
     fn with_adapter(self, adapter: Arc<Adapter>, flat: Tensor, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
-        if self.start.running().is_some() && adapter.lora.dropout > 0.0 {
+        if self.start.engine().is_some() && adapter.lora.dropout > 0.0 {
             return Err(ModelFault::Adapter { what: "beside a base that is computed row by row an adapter has no dropout".into() });
         }
         let start = self.start.adapted(&adapter, &flat)?;
@@ -315,7 +315,7 @@ impl VersionedModel {
     ///
     /// # Errors
     /// If no server can generate for it, or it can't be written.
-    pub fn lend(&self, name: &str, version: u64, root: &Path, trained: bool) -> Result<ExportedWeights> {
+    pub fn export(&self, name: &str, version: u64, root: &Path, trained: bool) -> Result<ExportedWeights> {
         if !self.can_be_served() {
             return Err(PolicyError::model(name, ModelFault::NotServed));
         }
@@ -329,8 +329,8 @@ impl VersionedModel {
         let step = if whole { (flat.numel() as i64 >> 20).max(1) } else { 1 };
         let content = mix(hash(&values(&flat.slice(0, None, None, step))), text(&root.display().to_string()));
         let kind = if whole { Weights::Whole } else { Weights::Adapter };
-        let lent = ExportedWeights { name: format!("{name}-{version}-{content:016x}"), versions, kind };
-        let folder = root.join(&lent.name);
+        let exported = ExportedWeights { name: format!("{name}-{version}-{content:016x}"), versions, kind };
+        let folder = root.join(&exported.name);
         if !folder.exists() {
             let (flat, moments) = (flat.shallow_clone(), Moments::new(flat));
             match self.start.adapter() {
@@ -344,7 +344,7 @@ impl VersionedModel {
                 }
             }
         }
-        Ok(lent)
+        Ok(exported)
     }
 
     /// Bytes of its tensors: weights, moments, cached keys and values.

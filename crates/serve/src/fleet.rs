@@ -97,7 +97,7 @@ impl Fleet {
     /// If no servers are named, or the environment has no key for them.
     pub fn new(name: &str, settings: &ServeSettings, tokenizer: Arc<Tokenizer>, sizes: Sizes, pulse: Arc<Pulse>) -> Result<Fleet> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let folder = format!("flow-lent-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let folder = format!("flow-exported-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let (addresses, sglang) = settings.addresses().ok_or_else(|| PolicyError::model(name, ModelFault::NoServers))?;
         let addresses = named("FLOW_SERVERS")?.unwrap_or(addresses);
         let api = api::of(sglang);
@@ -134,14 +134,14 @@ impl Fleet {
     }
 
     /// The weights of `version`, once every server that takes part has proved them.
-    pub fn ready(self: &Arc<Fleet>, version: u64, lend: impl FnOnce(&Path, &[u32]) -> Result<Exported>) -> Result<Arc<Adapter>> {
+    pub fn ready(self: &Arc<Fleet>, version: u64, export: impl FnOnce(&Path, &[u32]) -> Result<Exported>) -> Result<Arc<Adapter>> {
         *self.ended.lock() = None;
         let mut adapters = self.adapters.lock();
         if let Some(adapter) = adapters.known.get(&version) {
             return Ok(adapter.clone());
         }
         let start = Instant::now();
-        let (ExportedWeights { name, versions, kind }, expected) = lend(&adapters.root, &self.proof.probe)?;
+        let (ExportedWeights { name, versions, kind }, expected) = export(&adapters.root, &self.proof.probe)?;
         self.take_back(&mut adapters, &versions, kind);
         let folder = adapters.root.join(&name);
         let folder = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;

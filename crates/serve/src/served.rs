@@ -68,7 +68,7 @@ impl GenerationServer {
     }
 
     /// From now on adapters lie in `root`.
-    pub fn lend_in(&self, root: &Path) {
+    pub fn export_into(&self, root: &Path) {
         *self.fleet.adapters.lock() = Adapters::new(root.into(), false);
     }
 
@@ -87,7 +87,7 @@ impl GenerationServer {
         gaps.chain(self.fleet.adapters.lock().seconds.map(|seconds| ("adapter_seconds".into(), seconds))).collect()
     }
 
-    /// Answers `requests` with the weights of `version`, which `lend` writes into a folder, and weighs a prompt with,
+    /// Answers `requests` with the weights of `version`, which `export` writes into a folder, and weighs a prompt with,
     /// where the servers don't have them yet: one reply a request, in order.
     ///
     /// # Errors
@@ -98,13 +98,13 @@ impl GenerationServer {
         version: u64,
         requests: &[Request],
         sampling: &Sampling,
-        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
+        export: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
     ) -> Result<GenerationOutput> {
         let fleet = &self.fleet;
         for (row, request) in requests.iter().enumerate() {
             fleet.check(request, sampling).map_err(|fault| PolicyError::Row { row, fault })?;
         }
-        let adapter = fleet.ready(version, lend)?;
+        let adapter = fleet.ready(version, export)?;
         let (to, answers) = unbounded();
         // Equal pairs of a prompt and a choice are weighed once.
         let mut weighed: BTreeMap<Pair, u64> = BTreeMap::new();
@@ -186,7 +186,7 @@ impl GenerationServer {
         request: &Request,
         sampling: &Sampling,
         (number, to): (usize, &Sender<Answered>),
-        lend: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
+        export: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
     ) -> Result<()> {
         let fleet = &self.fleet;
         let ticket = Ticket::new(number, to);
@@ -194,7 +194,7 @@ impl GenerationServer {
             ticket.answer(Ok(Err(fault)));
             return Ok(());
         }
-        let adapter = fleet.ready(version, lend)?;
+        let adapter = fleet.ready(version, export)?;
         fleet.send(Job::new(Question::Write(request.clone(), sampling.clone()), request.session, &adapter, ticket));
         Ok(())
     }

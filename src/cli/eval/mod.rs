@@ -4,10 +4,10 @@ mod recipe;
 mod score;
 
 use super::error::{Error, Result};
+use super::log_inputs::changes;
 use super::machine::Machine;
 use super::models;
 use super::output::{finish, CommandResult, OutputFormat};
-use super::past::changes;
 use super::session::info;
 use crate::cli::candidates;
 use crate::dataflow::context::RunState;

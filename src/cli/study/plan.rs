@@ -2,7 +2,7 @@
 //! that its tables need.
 
 use super::file::{MeasurementSpec, RowSpec, RunSpec, Study, TableSpec};
-use flow_pipeline::Wrong;
+use flow_pipeline::Mistake;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -125,10 +125,10 @@ impl Study {
     }
 
     /// Mistakes that the schema can't find: unknown names, cycles, seeds without a counterpart, missing files.
-    pub fn mistakes(&self) -> Vec<Wrong> {
+    pub fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let mut wrong = |at: &[&str], message: String| {
-            mistakes.push(Wrong { at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
+            mistakes.push(Mistake { at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
         };
         for (at, seeds) in std::iter::once((vec!["seeds"], &self.seeds))
             .chain(self.runs.iter().filter_map(|(name, run)| Some((vec!["runs", name.as_str(), "seeds"], run.seeds.as_ref()?))))

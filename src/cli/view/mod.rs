@@ -28,7 +28,7 @@ pub use runs::ServedRuns;
 
 use super::error::{Error, Result};
 use super::output::{answer, finish, CommandResult};
-use super::room;
+use super::query_limit;
 use super::study::ShownStudy;
 use clap::Args;
 use guard::Guard;
@@ -79,7 +79,7 @@ impl ViewArgs {
         if self.token.as_ref().is_some_and(|token| token.len() < 8 || !token.chars().all(|c| c.is_ascii_alphanumeric())) {
             return Err(Error::request("--token needs eight letters and digits or more"));
         }
-        room::limit();
+        query_limit::limit();
         if let Some(folder) = &self.pages {
             return finish(&write(&runs, folder, self.rows)?.text(None));
         }

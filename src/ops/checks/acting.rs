@@ -1,7 +1,7 @@
 //! Models that act with other matrices than they learn (`act`): which can, and what an update makes of the difference.
 
 use flow_model::{Objective, RatioDenominator, UpdateSettings};
-use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline};
 use serde_json::Value;
 
 /// Whether a model with these settings acts with rounded matrices and learns with others.
@@ -10,7 +10,7 @@ pub fn rounded(model: &Value) -> bool {
 }
 
 /// Models that say `act` and can't act so.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["act"].as_str().is_some_and(|act| act == "int8" || act == "f32"))
     {
@@ -29,7 +29,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         } else {
             continue;
         };
-        mistakes.push(Wrong::in_model(name, "act", message).help(help));
+        mistakes.push(Mistake::in_model(name, "act", message).help(help));
     }
     mistakes
 }

@@ -10,14 +10,14 @@ use crate::rollout::settings::Actor;
 use crate::rollout::tags::{self, ACTION};
 use crate::rollout::template::{PromptTemplates, TemplateError};
 use crate::rollout::{prompt, question};
-use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline};
 
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Wrong> {
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Mistake> {
     let mut wrongs = critics::wrong(node, pipeline, agent, actor);
     wrongs.extend(branches::wrong(node, pipeline, agent));
     wrongs.extend(by_name::wrong(node, pipeline, agent, actor));
-    let at = |setting: &str, message: String| Wrong::in_node(node, &["with", "agent", setting], message);
+    let at = |setting: &str, message: String| Mistake::in_node(node, &["with", "agent", setting], message);
     match prompt::tried(agent) {
         Err((setting, error)) => wrongs.push(template(node, &["agent", setting], &error)),
         Ok(prompt) => {
@@ -75,18 +75,18 @@ pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
 }
 
 /// The words of an agent's own prompt templates and the tags of its answers, for a vocabulary.
-pub fn words(node: &Node, agent: &Agent) -> Result<Vec<String>, Wrong> {
+pub fn words(node: &Node, agent: &Agent) -> Result<Vec<String>, Mistake> {
     let own = prompt::own_words(agent).map_err(|error| template(node, &["agent", "prompt"], &error))?;
     let marks = agent.parts().flat_map(|part| [tags::open(&part.tag), tags::close(&part.tag)]);
     Ok(own.into_iter().chain(marks).chain(crate::rollout::branches::words(agent)).collect())
 }
 
 /// The reflection prompt of an agent whose settings are at this path in the node's.
-pub fn question(node: &Node, at: &[&str], agent: &Agent) -> Result<PromptTemplates, Wrong> {
+pub fn question(node: &Node, at: &[&str], agent: &Agent) -> Result<PromptTemplates, Mistake> {
     question::tried(agent).map_err(|(setting, error)| template(node, &[at, &["agent", setting]].concat(), &error))
 }
 
-fn template(node: &Node, at: &[&str], error: &TemplateError) -> Wrong {
+fn template(node: &Node, at: &[&str], error: &TemplateError) -> Mistake {
     let setting = at.last().copied().unwrap_or_default();
-    Wrong::in_node(node, &[&["with"], at].concat(), format!("{setting}: {error}")).help(error.help())
+    Mistake::in_node(node, &[&["with"], at].concat(), format!("{setting}: {error}")).help(error.help())
 }

@@ -6,7 +6,7 @@ use super::upstream::upstream;
 use crate::ops::is;
 use crate::rollout::agent::Agent;
 use crate::rollout::branches::tried;
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Role};
 
 /// Whether the node's agent has branches.
 pub fn has(node: &Node) -> bool {
@@ -15,20 +15,20 @@ pub fn has(node: &Node) -> bool {
 
 /// A policy gradient of answers that were chosen among several: the log-probabilities of such rows are those of a draw,
 /// and the choice isn't in them.
-pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
     let branched = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && has(n));
     let plays = upstream(pipeline, node).find(branched)?;
     let message = format!("the answers of `{}` were chosen among several, and a policy gradient needs the policy's own draws", plays.id);
     let help = "imitate them, `objective: sft`, or leave `branches` out there";
-    Some(Wrong::in_node(node, &["with", "objective"], message).help(help))
+    Some(Mistake::in_node(node, &["with", "objective"], message).help(help))
 }
 
 /// Checks a node's use of branches.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent) -> Vec<Wrong> {
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent) -> Vec<Mistake> {
     let Some(settings) = &agent.branches else { return vec![] };
     let at = |setting: &str, message: String, help: &str| {
         let path: Vec<&str> = ["with", "agent", "branches"].into_iter().chain((!setting.is_empty()).then_some(setting)).collect();
-        Wrong::in_node(node, &path, message).help(help)
+        Mistake::in_node(node, &path, message).help(help)
     };
     let mut wrongs = Vec::new();
     if agent.critic.is_some() {

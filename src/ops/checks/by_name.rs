@@ -5,11 +5,11 @@ use super::upstream::{answers, named, writers, BY_NAME};
 use crate::ops::{is, trained};
 use crate::rollout::agent::Agent;
 use crate::rollout::settings::Actor;
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Role};
 
 /// Checks the node's use of several models.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Wrong> {
-    let at = |path: &[&str], message: String, help: String| Wrong::in_node(node, path, message).help(help);
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Mistake> {
+    let at = |path: &[&str], message: String, help: String| Mistake::in_node(node, path, message).help(help);
     let mut wrongs = Vec::new();
     let all = ["with", "agent", BY_NAME];
     let other = if agent.critic.is_some() {
@@ -59,7 +59,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> V
 
 /// Nodes that read rows in the tokens of several models: only an update leaves out the rows of others, and so learns
 /// those of its own.
-pub fn readers(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn readers(pipeline: &Pipeline) -> Vec<Mistake> {
     let reader = |node: &Node| {
         let own = node.model().filter(|_| !answers(node))?;
         let writer = writers(pipeline, node).into_iter().find(|writer| named(writer).next().is_some())?;
@@ -67,7 +67,7 @@ pub fn readers(pipeline: &Pipeline) -> Vec<Wrong> {
         let message =
             format!("several models write the rows of `{}`, each in its own tokens, and `{}` reads them with `{own}`", writer.id, node.id);
         let help = "only a `gpu-update` of one of these models, which learns the rows that it answered, can read them";
-        (!learns).then(|| Wrong::in_node(node, &["with", "model"], message).help(help))
+        (!learns).then(|| Mistake::in_node(node, &["with", "model"], message).help(help))
     };
     pipeline.all().filter_map(reader).collect()
 }

@@ -7,21 +7,21 @@ use crate::ops::is;
 use crate::rollout::action::Decode;
 use crate::rollout::agent::Agent;
 use crate::rollout::settings::Actor;
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Role};
 
 /// A policy gradient of actions that a critic chose: the log-probabilities of such rows are those of the choice among
 /// scores (0 at temperature 0), and a ratio to them says nothing of how the policy has changed.
-pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
     let ranked = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && n.with.names("critic").is_some());
     let plays = upstream(pipeline, node).find(ranked)?;
     let message = format!("a critic chose the actions of `{}`, and a policy gradient needs the policy's own draws", plays.id);
     let help = "imitate them, `objective: sft`, or leave `critic` out there";
-    Some(Wrong::in_node(node, &["with", "objective"], message).help(help))
+    Some(Mistake::in_node(node, &["with", "objective"], message).help(help))
 }
 
 /// Checks a node's use of a critic.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Wrong> {
-    let at = |setting: &str, message: String, help: &str| Wrong::in_node(node, &["with", "agent", setting], message).help(help);
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Mistake> {
+    let at = |setting: &str, message: String, help: &str| Mistake::in_node(node, &["with", "agent", setting], message).help(help);
     let Some(critic) = &agent.critic else {
         let idle = "`rank` says how a critic's values count, and no critic is named".to_owned();
         return agent.rank.iter().map(|_| at("rank", idle.clone(), "name a model with `head: value`: `critic: critic`")).collect();

@@ -3,13 +3,13 @@
 
 use flow_core::row::{kind, Kind};
 use flow_model::{Objective, UpdateSettings};
-use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline};
 
 /// Models that learn in a trainer, which gives a token's log-probability and not what else could have been written, and
 /// columns of no numbers.
-pub fn wrong(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn wrong(node: &Node, with: &UpdateSettings, pipeline: &Pipeline) -> Vec<Mistake> {
     let trains = |model: &str| pipeline.models.get(model).is_some_and(|model| model["train"].is_object());
-    let wrong = |at: &str, message: String, help: &str| Wrong::in_node(node, &["with", at], message).help(help);
+    let wrong = |at: &str, message: String, help: &str| Mistake::in_node(node, &["with", at], message).help(help);
     let mut mistakes = Vec::new();
     let distills = with.objective == Objective::Distill;
     let reward = "leave `train` out, or take the divergence of the token that was drawn, by `reward`: pipelines/opd-sokoban.yaml";

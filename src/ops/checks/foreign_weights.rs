@@ -3,17 +3,17 @@
 
 use super::upstream::named;
 use crate::ops::{is, operator, trained};
-use flow_pipeline::{Carries, Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Carries, Mistake, Node, Pipeline, Role};
 
 /// Nodes whose model is trained, and that wait for an update of another model or reflect on another model's episodes. A
 /// model that nothing trains acts with version 0 wherever it stands.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     let nodes = pipeline.all().filter(|node| !is(node, Role::Learns));
     let own = |node: &Node| node.model().filter(|model| trained(pipeline, model)).map(String::from);
     nodes.filter_map(|node| Some((node, own(node)?))).filter_map(|(node, own)| foreign(node, &own, pipeline)).collect()
 }
 
-fn foreign(node: &Node, own: &str, pipeline: &Pipeline) -> Option<Wrong> {
+fn foreign(node: &Node, own: &str, pipeline: &Pipeline) -> Option<Mistake> {
     let find = |id: &str| pipeline.all().find(|other| other.id == id);
     let weights = operator(&node.op)?.port(Carries::Weights).map(|port| port.name);
     node.inputs.iter().find_map(|input| {
@@ -22,7 +22,7 @@ fn foreign(node: &Node, own: &str, pipeline: &Pipeline) -> Option<Wrong> {
             let message =
                 format!("`{}` reflects with `{own}`, which is trained, on episodes of several models: its version isn't known", node.id);
             return Some(
-                Wrong::in_node(node, &["inputs", &input.port], message)
+                Mistake::in_node(node, &["inputs", &input.port], message)
                     .help(format!("leave `{own}` untrained, or reflect with another model")),
             );
         }
@@ -35,13 +35,13 @@ fn foreign(node: &Node, own: &str, pipeline: &Pipeline) -> Option<Wrong> {
             return None;
         };
         let help = format!("name one model in both, or leave `{own}` untrained");
-        Some(Wrong::in_node(node, &["inputs", &input.port], message).help(help))
+        Some(Mistake::in_node(node, &["inputs", &input.port], message).help(help))
     })
 }
 
 /// A `node` whose model an update trains, and which has no input for the weights: it would act with version 0 for ever.
-pub fn unconnected(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
-    let operator = operator(&node.op).filter(|o| o.role != Role::Learns && !(o.further.expert)(&node.with))?;
+pub fn unconnected(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
+    let operator = operator(&node.op).filter(|o| o.role != Role::Learns && !(o.hooks.expert)(&node.with))?;
     let (port, own) = (operator.port(Carries::Weights)?.name, node.model()?);
     let update = pipeline.all().filter(|other| is(other, Role::Learns) && other.model() == Some(own)).last()?;
     if node.inputs.iter().any(|input| input.port == port) {
@@ -53,5 +53,5 @@ pub fn unconnected(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
          `load`, which nothing trains",
         update.id
     );
-    Some(Wrong::in_node(node, &["inputs"], message).help(help))
+    Some(Mistake::in_node(node, &["inputs"], message).help(help))
 }

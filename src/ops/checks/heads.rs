@@ -4,15 +4,15 @@
 use super::upstream::upstream;
 use super::upstream::BY_NAME;
 use crate::ops::{is, operator, RequiredHead};
-use flow_pipeline::{Named, Node, Pipeline, Role, Wrong, BASE, MODEL};
+use flow_pipeline::{Mistake, Named, Node, Pipeline, Role, BASE, MODEL};
 use serde_json::Value;
 
 /// Nodes that use a critic to write or a policy to estimate values, and critics whose targets nothing produces.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = encoders(pipeline);
     for node in pipeline.all() {
         mistakes.extend(node.with.models().filter(|named| named.role() == "critic").filter_map(|named| valueless(pipeline, node, named)));
-        let Some(required) = operator(&node.op).and_then(|o| (o.further.head)(&node.with)) else { continue };
+        let Some(required) = operator(&node.op).and_then(|o| (o.hooks.head)(&node.with)) else { continue };
         for named in node.with.models().filter(|named| [MODEL, BY_NAME].contains(&named.role())) {
             let value = pipeline.models.get(&named.name).is_some_and(|settings| head(pipeline, settings) == Some("value"));
             if value && required == RequiredHead::Language {
@@ -23,7 +23,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
         }
         if required == RequiredHead::Value && is(node, Role::Learns) && !targeted(pipeline, node) {
             let message = format!("`{}` learns values, and no node before it makes the column `value_target`", node.id);
-            mistakes.push(Wrong::in_node(node, &["inputs"], message).help("an `advantage` with `of: gae` makes it, or a `derive`"));
+            mistakes.push(Mistake::in_node(node, &["inputs"], message).help("an `advantage` with `of: gae` makes it, or a `derive`"));
         }
     }
     mistakes
@@ -37,13 +37,13 @@ fn head<'a>(pipeline: &'a Pipeline, settings: &'a Value) -> Option<&'a str> {
 }
 
 /// A mistake in a setting that names a model.
-fn wrong_at(node: &Node, named: &Named, message: String) -> Wrong {
+fn wrong_at(node: &Node, named: &Named, message: String) -> Mistake {
     let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
-    Wrong::in_node(node, &path, message)
+    Mistake::in_node(node, &path, message)
 }
 
 /// A setting of the node that requires a critic and names a model without a value head.
-fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Wrong> {
+fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Mistake> {
     let (model, settings) = pipeline.models.get_key_value(&named.name)?;
     // A saved model may have a value head.
     if head(pipeline, settings).is_none_or(|head| head == "value") {
@@ -54,7 +54,7 @@ fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Wrong> {
 }
 
 /// Nodes that use an encoder to write, or a policy to embed texts.
-fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
+fn encoders(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut wrongs = Vec::new();
     for (node, named) in pipeline.all().flat_map(|node| node.with.models().map(move |named| (node, named))) {
         let Some((name, settings)) = pipeline.models.get_key_value(&named.name) else { continue };
@@ -72,5 +72,5 @@ fn encoders(pipeline: &Pipeline) -> Vec<Wrong> {
 
 /// Whether a node that produces `value_target` is upstream.
 fn targeted(pipeline: &Pipeline, node: &Node) -> bool {
-    upstream(pipeline, node).any(|node| operator(&node.op).is_some_and(|o| (o.further.targets)(&node.with)))
+    upstream(pipeline, node).any(|node| operator(&node.op).is_some_and(|o| (o.hooks.targets)(&node.with)))
 }

@@ -9,7 +9,7 @@ use crate::rollout::agent::Agent;
 use crate::rollout::context::SourceSettings;
 use crate::rollout::exchange::NotesOwner;
 use crate::rollout::settings::{On, ReflectionSettings};
-use flow_pipeline::{Input, Node, Pipeline, Role, Until, Wrong};
+use flow_pipeline::{Input, Mistake, Node, Pipeline, Role, Until};
 
 /// The settings of a `rollout` that its place in the pipeline must allow.
 pub struct RolloutNeeds<'a> {
@@ -25,7 +25,7 @@ pub struct RolloutNeeds<'a> {
 const FIXED: [&str; 2] = ["tasks", "weights"];
 
 /// All settings of the node that its place doesn't allow.
-pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wrong> {
+pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Mistake> {
     let RolloutNeeds { groups, differ, agent } = *needs;
     match pipeline.around(&node.id) {
         Some(around) => {
@@ -38,7 +38,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
             if let Some(input) = node.inputs.iter().find(outside) {
                 let message = format!("in the loop `{}` attempts read notes on earlier ones; `{}` stands outside", around.id, input.from);
                 let help = "read a memory where there is no loop, or leave it out";
-                wrongs.push(Wrong::in_node(node, &["inputs", &input.port], message).help(help));
+                wrongs.push(Mistake::in_node(node, &["inputs", &input.port], message).help(help));
             }
             wrongs.extend(unfollowed(node, around, agent));
             wrongs
@@ -48,7 +48,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
             if let Some(i) = agent.context.iter().position(|source| matches!(source, SourceSettings::Notes(_))) {
                 let message = format!("`notes` has no meaning for `{}`, which stands in no loop: a task is played in one attempt", node.id);
                 let at = ["with", "agent", "context", &i.to_string()];
-                wrongs.push(Wrong::in_node(node, &at, message).help("leave it out, or give the node another agent"));
+                wrongs.push(Mistake::in_node(node, &at, message).help("leave it out, or give the node another agent"));
             }
             let memories = reading::wrong(node, pipeline, agent, &FIXED);
             let next = no_next_attempt(node, pipeline);
@@ -61,7 +61,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Wron
 }
 
 /// Attempts that wait for the notes of trials that don't go on: a won attempt without a reflection has no next one.
-fn unfollowed(node: &Node, around: &Node, agent: &Agent) -> Option<Wrong> {
+fn unfollowed(node: &Node, around: &Node, agent: &Agent) -> Option<Mistake> {
     let body = around.body.as_ref().filter(|body| body.until == Until::Never && agent.notes().notes == NotesOwner::Another)?;
     let from = node.inputs.iter().find(|input| input.port == "memory").and_then(|input| body.node(&input.from))?;
     settings::<ReflectionSettings>(from).ok().filter(|with| is(from, Role::Reflects) && with.on == On::Failure)?;
@@ -69,17 +69,17 @@ fn unfollowed(node: &Node, around: &Node, agent: &Agent) -> Option<Wrong> {
         "attempts wait for the notes of one another, and with `on: failure` a won attempt has no next one, though `{}` goes on",
         around.id
     );
-    Some(Wrong::in_node(from, &["with", "on"], message).help("write `on: always`, or `until: won` in the loop"))
+    Some(Mistake::in_node(from, &["with", "on"], message).help("write `on: always`, or `until: won` in the loop"))
 }
 
 /// A mistake for each of these settings that is present.
-fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Wrong> {
+fn idle(node: &Node, settings: &[&str], why: &str) -> Vec<Mistake> {
     let present = settings.iter().filter(|name| node.with.gives(name));
-    present.map(|name| Wrong::in_node(node, &["with", name], format!("`{name}` {why}")).help("leave it out")).collect()
+    present.map(|name| Mistake::in_node(node, &["with", name], format!("`{name}` {why}")).help("leave it out")).collect()
 }
 
 /// An input that only a further attempt would read.
-fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
     let input = node.inputs.iter().find(|input| input.port == "memory")?;
     let reflects = |from: &Node| from.makers().iter().any(|maker| is(maker, Role::Reflects) || is(maker, Role::Plays));
     if !pipeline.node(&input.from).is_some_and(reflects) {
@@ -87,14 +87,14 @@ fn no_next_attempt(node: &Node, pipeline: &Pipeline) -> Option<Wrong> {
     }
     let message = format!("`memory` holds notes for the next attempt, and `{}` stands in no loop", node.id);
     let help = format!("put `{}` and `{}` into a node with `loop: {{ attempts: 3 }}`, or leave `memory` out", node.id, input.from);
-    Some(Wrong::in_node(node, &["inputs", "memory"], message).help(help))
+    Some(Mistake::in_node(node, &["inputs", "memory"], message).help(help))
 }
 
 /// More groups than tasks, or groups of trajectories that can't differ.
-fn unreachable(node: &Node, pipeline: &Pipeline, groups: u32, differ: bool) -> Option<Wrong> {
+fn unreachable(node: &Node, pipeline: &Pipeline, groups: u32, differ: bool) -> Option<Mistake> {
     let source = node.inputs.iter().find(|input| input.port == "tasks")?;
     let batch = pipeline.nodes.iter().find(|n| n.id == source.from).and_then(tasks::batch);
-    let at = |message: String| Wrong::in_node(node, &["with", "groups"], message);
+    let at = |message: String| Mistake::in_node(node, &["with", "groups"], message);
     if !differ {
         Some(at("`groups` needs trajectories that can differ: two samples or more, played by the policy".into()))
     } else if let Some(batch) = batch.filter(|batch| *batch < groups as usize) {

@@ -2,7 +2,7 @@
 //! the tokens of a local model.
 
 use super::upstream::{answers, named, writers, BY_NAME};
-use flow_pipeline::{Node, Pipeline, Wrong, MODEL};
+use flow_pipeline::{Mistake, Node, Pipeline, MODEL};
 use serde_json::Value;
 
 /// Whether these are the settings of a model that a server runs.
@@ -12,7 +12,7 @@ pub fn remote(model: &Value) -> bool {
 
 /// Nodes that use such a model for more than generation, and nodes whose own model would have to read the tokens of
 /// such a model.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for node in pipeline.all() {
         for named in node.with.models().filter(|named| elsewhere(pipeline, &named.name)) {
@@ -23,7 +23,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             let message = format!("a server runs `{name}`, whose weights aren't here, so `{}` can't use it as `{role}`", node.id);
             let help = "what a server runs can act, reflect and be evaluated; name a model with `load` or `new`";
             let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
-            mistakes.push(Wrong::in_node(node, &path, message).help(help));
+            mistakes.push(Mistake::in_node(node, &path, message).help(help));
         }
         let Some(own) = node.model().filter(|name| !answers(node) && !elsewhere(pipeline, name)) else { continue };
         let theirs = |writer: &Node| writer.model().filter(|name| elsewhere(pipeline, name)).map(String::from);
@@ -32,7 +32,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             let message =
                 format!("`{}` reads rows of `{writer}`, and those are written by `{theirs}`, not in the tokens of `{own}`", node.id);
             let help = "measure that model without learning from its rows, or leave them out of the `output` of their loop";
-            mistakes.push(Wrong::in_node(node, &["inputs"], message).help(help));
+            mistakes.push(Mistake::in_node(node, &["inputs"], message).help(help));
         }
     }
     mistakes

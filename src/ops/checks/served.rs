@@ -4,19 +4,19 @@
 use super::upstream::named;
 use crate::ops::is;
 use flow_model::ServeSettings;
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Role};
 use serde::Deserialize;
 use serde_json::Value;
 
 /// Models that servers can't generate for, and nodes whose rows would get log-probabilities of another distribution
 /// than the update computes.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["serve"].is_object()) {
         // What isn't in its form is reported as that.
         let Ok(serve) = ServeSettings::deserialize(&model["serve"]) else { continue };
         if let Some((message, help)) = fault(name, model, &serve) {
-            mistakes.push(Wrong::in_model(name, "serve", message).help(help));
+            mistakes.push(Mistake::in_model(name, "serve", message).help(help));
         }
         let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
         mistakes.extend(pipeline.all().filter(asks).filter_map(|node| unlike(node, name, &serve)));
@@ -51,7 +51,7 @@ fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, St
 }
 
 /// A `node` whose servers return log-probabilities of another distribution than the update computes.
-fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
+fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Mistake> {
     let with = node.with.raw();
     let agent = &with["agent"];
     // Where actions are ranked the draw is made here; an expert's rows have no draw.
@@ -66,7 +66,7 @@ fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
     let changes = |keys: &[&'static str], who: &str| {
         let key = keys.iter().copied().find(set)?;
         let message = format!("{who} returns log-probabilities after `{key}`, and an update computes them without it: `{}`", node.id);
-        Some(Wrong::in_node(node, &["with", "agent", key], message).help("leave it out"))
+        Some(Mistake::in_node(node, &["with", "agent", key], message).help("leave it out"))
     };
     const PENALTIES: [&str; 3] = ["repetition_penalty", "presence_penalty", "frequency_penalty"];
     if !serve.sglang.is_empty() {
@@ -82,5 +82,5 @@ fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Wrong> {
         node.id
     );
     let help = "sample at 1, or start vLLM with `--logprobs-mode processed_logprobs` and write `tempered: true` into `serve`";
-    Some(Wrong::in_node(node, &["with", "temperature"], message).help(help))
+    Some(Mistake::in_node(node, &["with", "temperature"], message).help(help))
 }

@@ -1,11 +1,11 @@
 //! Models on the base of another one: whose base that can be.
 
 use super::remote::remote;
-use flow_pipeline::{Pipeline, Wrong, BASE};
+use flow_pipeline::{Mistake, Pipeline, BASE};
 
 /// Models that name one without a base of its own: one that is itself on another's, an encoder, or one that a server
 /// runs.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut found = Vec::new();
     for (name, settings) in &pipeline.models {
         let Some((on, base)) = settings[BASE].as_str().and_then(|on| pipeline.models.get_key_value(on)) else { continue };
@@ -30,7 +30,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Wrong> {
             ),
             None => continue,
         };
-        found.push(Wrong::in_model(name, BASE, message).help(help));
+        found.push(Mistake::in_model(name, BASE, message).help(help));
     }
     found
 }

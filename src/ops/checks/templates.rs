@@ -1,7 +1,7 @@
 //! Templates over rows, in the settings of any operator: the columns that they need, and what is wrong with them.
 
 use crate::rollout::row_text::RowText;
-use flow_pipeline::{Need, Node, Wrong};
+use flow_pipeline::{Mistake, Need, Node};
 
 /// The columns that the template at this place of the settings needs of the rows at the port `rows`.
 pub fn needs(at: &[&str], text: &str) -> Vec<Need> {
@@ -11,8 +11,8 @@ pub fn needs(at: &[&str], text: &str) -> Vec<Need> {
 }
 
 /// What is wrong with it, if something is.
-pub fn wrong(node: &Node, at: &[&str], text: &str) -> Option<Wrong> {
+pub fn wrong(node: &Node, at: &[&str], text: &str) -> Option<Mistake> {
     let error = RowText::new(text).err()?;
     let setting = at.last().copied().unwrap_or_default();
-    Some(Wrong::in_node(node, &[&["with"], at].concat(), format!("{setting}: {error}")).help(error.help()))
+    Some(Mistake::in_node(node, &[&["with"], at].concat(), format!("{setting}: {error}")).help(error.help()))
 }

@@ -3,13 +3,13 @@
 use super::upstream::upstream;
 use crate::rollout::tree::Branching;
 use flow_credit::{AdvantageSettings, EstimatorName};
-use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline};
 
 /// The mistakes in the `branch` of a rollout; `equal` says why all its answers to a prompt are equal, if they are.
-pub fn wrong(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&str>) -> Vec<Wrong> {
+pub fn wrong(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&str>) -> Vec<Mistake> {
     let at = |settings: &[&str], message: String, help: &str| {
         let path: Vec<&str> = ["with", "branch"].into_iter().chain(settings.iter().copied()).collect();
-        Some(Wrong::in_node(node, &path, message).help(help))
+        Some(Mistake::in_node(node, &path, message).help(help))
     };
     let is_set = |name: &str| !node.with.raw()["branch"][name].is_null();
     let places = match (with.every, with.uncertain) {

@@ -15,7 +15,7 @@ fn reads(node: &Node, columns: &[&str]) -> bool {
     let Some(operator) = operator(&node.op) else { return false };
     let connected = |port: &str| node.inputs.iter().any(|input| input.port == port);
     let ports = operator.ports.iter().filter(|port| connected(port.name)).flat_map(|port| port.needs.iter().copied());
-    let settings = (operator.further.needs)(&node.with);
+    let settings = (operator.hooks.needs)(&node.with);
     let settings = settings.iter().filter(|need| connected(&need.port)).map(|need| need.column.as_str());
     ports.chain(settings).any(|column| columns.contains(&column))
 }

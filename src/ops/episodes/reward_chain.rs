@@ -4,7 +4,7 @@
 use crate::dataflow::Failed;
 use crate::ops::operator;
 use arrow::array::RecordBatch;
-use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline};
 
 /// The nodes that change rewards between `rollout` and the node that compares its rows, in the order of the rows' path.
 pub fn weighing<'a>(rollout: &Node, pipeline: &'a Pipeline) -> Vec<&'a Node> {
@@ -17,7 +17,7 @@ pub fn weighing<'a>(rollout: &Node, pipeline: &'a Pipeline) -> Vec<&'a Node> {
 
 /// The nodes that read the rows of `from` and change their rewards.
 fn readers<'a>(from: &str, pipeline: &'a Pipeline) -> Vec<&'a Node> {
-    let weighs = |node: &Node| operator(&node.op).is_some_and(|operator| operator.further.weighs.is_some());
+    let weighs = |node: &Node| operator(&node.op).is_some_and(|operator| operator.hooks.weighs.is_some());
     let reads = |node: &Node| node.inputs.iter().any(|input| input.from == from && input.staleness.is_none());
     pipeline.nodes.iter().filter(|node| weighs(node) && reads(node)).collect()
 }
@@ -26,7 +26,7 @@ fn readers<'a>(from: &str, pipeline: &'a Pipeline) -> Vec<&'a Node> {
 pub fn weighed(chain: &[Node], rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
     let mut rows = rows.to_vec();
     for node in chain {
-        if let Some(weighs) = operator(&node.op).and_then(|operator| operator.further.weighs) {
+        if let Some(weighs) = operator(&node.op).and_then(|operator| operator.hooks.weighs) {
             rows = weighs(node, &rows)?;
         }
     }
@@ -34,14 +34,14 @@ pub fn weighed(chain: &[Node], rows: &[RecordBatch]) -> Result<Vec<RecordBatch>,
 }
 
 /// A mistake where several nodes each change the rewards: it is ambiguous which of them decides whether a task counts.
-pub fn ambiguous(rollout: &Node, pipeline: &Pipeline) -> Option<Wrong> {
+pub fn ambiguous(rollout: &Node, pipeline: &Pipeline) -> Option<Mistake> {
     let last = weighing(rollout, pipeline).last().map_or(rollout.id.clone(), |node| node.id.clone());
     let several = readers(&last, pipeline);
     let names: Vec<String> = several.iter().map(|node| format!("`{}`", node.id)).collect();
     let message =
         format!("`groups` counts tasks whose returns differ, and {} each weigh the rewards in their own way", names.join(" and "));
     let help = "let one of them weigh what the other reads, or leave `groups` out";
-    (several.len() > 1).then(|| Wrong::in_node(rollout, &["with", "groups"], message).help(help))
+    (several.len() > 1).then(|| Mistake::in_node(rollout, &["with", "groups"], message).help(help))
 }
 
 #[cfg(test)]

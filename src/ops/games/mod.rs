@@ -7,11 +7,11 @@ pub use vocabulary::words;
 use crate::ops::{is, operator};
 use flow_env::process::ProcessSettings;
 use flow_env::Game;
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Role};
 
 /// The game of each node that brings tasks.
-pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, Wrong>)> {
-    let game = |node: &Node| (operator(&node.op)?.further.game)(node).transpose();
+pub fn games(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Result<Game, Mistake>)> {
+    let game = |node: &Node| (operator(&node.op)?.hooks.game)(node).transpose();
     pipeline.nodes.iter().filter_map(move |node| Some((node, game(node)?)))
 }
 
@@ -30,7 +30,7 @@ pub fn programs(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, ProcessSett
 }
 
 /// Two different programs with one name: a task's name would be ambiguous.
-pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
+pub fn namesakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut known: Vec<(&Node, ProcessSettings)> = Vec::new();
     let mut mistakes = Vec::new();
     for (node, process) in programs(pipeline) {
@@ -38,7 +38,7 @@ pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
             Some((other, _)) => {
                 let message = format!("`{}` starts the process `{}` otherwise than `{}` does", node.id, process.name, other.id);
                 let help = "tasks are known by the name of their process: give one of the two another name, or both the same settings";
-                mistakes.push(Wrong::in_node(node, &["with", "name"], message).help(help));
+                mistakes.push(Mistake::in_node(node, &["with", "name"], message).help(help));
             }
             None => known.push((node, process)),
         }
@@ -48,7 +48,7 @@ pub fn namesakes(pipeline: &Pipeline) -> Vec<Wrong> {
 
 /// What is wrong with measuring on a panel of this game: that nothing starts its program, or that its tasks may be
 /// trained on.
-pub fn unmeasurable(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wrong> {
+pub fn unmeasurable(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Mistake> {
     match measured.program() {
         Some(program) => unmeasurable_program(node, program, pipeline),
         None => shared_boards(node, measured, pipeline),
@@ -56,7 +56,7 @@ pub fn unmeasurable(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option
 }
 
 /// A node that draws its tasks from the split that the panel is of.
-fn shared_boards(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wrong> {
+fn shared_boards(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Mistake> {
     let split = measured.measured()?;
     let tasks = games(pipeline).filter(|(other, _)| is(other, Role::Opens));
     let mut drawing = tasks.filter_map(|(other, game)| Some((other, game.ok()?)));
@@ -64,13 +64,13 @@ fn shared_boards(node: &Node, measured: &Game, pipeline: &Pipeline) -> Option<Wr
     let which = if game.split().is_some() { "the same split" } else { "all splits but `test`" };
     let message = format!("the panel has boards of the split `{}`, and `{}` draws from {which}", split.name(), drawing.id);
     Some(
-        Wrong::in_node(node, &["with", "panel"], message)
+        Mistake::in_node(node, &["with", "panel"], message)
             .help(format!("let `{}` draw from another split, or measure on another", drawing.id)),
     )
 }
 
-fn unmeasurable_program(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Wrong> {
-    let at = |message: String| Wrong::in_node(node, &["with", "panel"], message);
+fn unmeasurable_program(node: &Node, measured: &ProcessSettings, pipeline: &Pipeline) -> Option<Mistake> {
+    let at = |message: String| Mistake::in_node(node, &["with", "panel"], message);
     let mut trained = programs(pipeline).filter(|(_, program)| program.name == measured.name).peekable();
     if trained.peek().is_none() {
         let message = format!("the panel has tasks of the process `{}`, which nothing in this pipeline starts", measured.name);

@@ -4,13 +4,13 @@ use super::{games, programs};
 use crate::ops::operator;
 use crate::rollout::{notes, prompt};
 use flow_model::{NewModel, TokenKind};
-use flow_pipeline::{Node, Pipeline, Role, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline, Role};
 use std::collections::BTreeSet;
 
 /// The words of every text that the pipeline's games and prompts can show, each once. Programs are asked for their
 /// words if some model has a vocabulary of words. The order matters: it numbers the tokens of a new model.
-pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
-    let games = games(pipeline).map(|(node, game)| Ok((node, game?))).collect::<Result<Vec<_>, Wrong>>()?;
+pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Mistake> {
+    let games = games(pipeline).map(|(node, game)| Ok((node, game?))).collect::<Result<Vec<_>, Mistake>>()?;
     let mut words: Vec<String> = games.iter().flat_map(|(_, game)| game.vocabulary()).chain(prompt::words()).collect();
     // Only then, so that models of pipelines without attempts have no word that they never see.
     if pipeline.nodes.iter().any(|n| n.body.is_some()) {
@@ -27,13 +27,13 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
     };
     if let Some(model) = pipeline.models.keys().find(of_words) {
         for (node, program) in programs(pipeline) {
-            let hello = program.greet().map_err(|e| Wrong::in_node(node, &["with"], e.to_string()))?;
+            let hello = program.greet().map_err(|e| Mistake::in_node(node, &["with"], e.to_string()))?;
             let Some(named) = hello.words else {
                 let name = &program.name;
                 let message = format!(
                     "the process `{name}` names no words, and the model `{model}` is made of words: let its hello name the `words` of its texts, or write `tokens: bytes` in the model"
                 );
-                return Err(Wrong::in_node(node, &["with"], message));
+                return Err(Mistake::in_node(node, &["with"], message));
             };
             words.extend(named);
         }
@@ -43,9 +43,9 @@ pub fn words(pipeline: &Pipeline) -> Result<Vec<String>, Wrong> {
     Ok(words)
 }
 
-type NodeWords = fn(&Node) -> Result<Vec<String>, Wrong>;
+type NodeWords = fn(&Node) -> Result<Vec<String>, Mistake>;
 
 /// Every node with its role and the function that lists its words.
 fn own(pipeline: &Pipeline) -> impl Iterator<Item = (&Node, Role, NodeWords)> {
-    pipeline.all().filter_map(|node| operator(&node.op).map(|o| (node, o.role, o.further.words)))
+    pipeline.all().filter_map(|node| operator(&node.op).map(|o| (node, o.role, o.hooks.words)))
 }

@@ -3,7 +3,7 @@
 
 use crate::dataflow::Route;
 use flow_credit::memory;
-use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ impl Per {
 }
 
 /// The mistake of a node whose rows aren't logged; `why` completes the message.
-pub fn unlogged(node: &Node, pipeline: &Pipeline, why: &str) -> Option<Wrong> {
-    let wrong = || Wrong::in_node(node, &[], format!("`{}` {why}", node.id)).help(format!("name `{}` in `log`", node.id));
+pub fn unlogged(node: &Node, pipeline: &Pipeline, why: &str) -> Option<Mistake> {
+    let wrong = || Mistake::in_node(node, &[], format!("`{}` {why}", node.id)).help(format!("name `{}` in `log`", node.id));
     (!pipeline.log.contains(&node.id)).then(wrong)
 }

@@ -3,7 +3,7 @@
 
 use crate::dataflow::Context;
 use crate::rollout::points::{unnamed, Pointer, Points};
-use flow_pipeline::{Node, Wrong};
+use flow_pipeline::{Mistake, Node};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Keyed {
     }
 
     /// A mistake where an encoder is needed and not named, or named and not needed.
-    pub fn wrong(&self, node: &Node) -> Option<Wrong> {
+    pub fn wrong(&self, node: &Node) -> Option<Mistake> {
         unnamed(node, self.points, self.encoder.as_deref())
     }
 }

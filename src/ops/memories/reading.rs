@@ -10,7 +10,7 @@ use crate::rollout::points::Pointer;
 use crate::rollout::sources;
 use arrow::array::RecordBatch;
 use flow_credit::memory::{By, Clusters};
-use flow_pipeline::{Carries, Delay, Input, Need, Node, Pipeline, Port, Role, Wrong};
+use flow_pipeline::{Carries, Delay, Input, Mistake, Need, Node, Pipeline, Port, Role};
 
 /// The ports for memories, each named after its source in the agent's context.
 pub const PORT: Port = Port::new(
@@ -93,11 +93,11 @@ pub fn words(node: &Node, agent: &Agent) -> Vec<String> {
 
 /// Checks the memories that a node reads: an input that no source of its agent names, one that is no memory, a memory
 /// that can't be read as declared. A source without an input is no mistake: it contributes nothing.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Wrong> {
+pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Mistake> {
     let mut wrongs = Vec::new();
     let others = |input: &&Input| !fixed.contains(&input.port.as_str()) && !agent.by_name.contains(&input.port);
     for input in node.inputs.iter().filter(others) {
-        let at = |message: String| Wrong::in_node(node, &["inputs", &input.port], message);
+        let at = |message: String| Mistake::in_node(node, &["inputs", &input.port], message);
         let named = agent.memories().any(|memory| memory.memory == input.port);
         let remembers = pipeline.node(&input.from).is_some_and(|from| is(from, Role::Remembers));
         let clusters = agent.memories().any(|memory| memory.clusters.as_ref() == Some(&input.port));
@@ -124,7 +124,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
                 let (what, operator) = if n == 0 { ("memory", "memory-update") } else { ("clusters", "cluster") };
                 let message = format!("the context of `{}` reads the {what} `{port}`, and nothing is connected", node.id);
                 let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `{operator}`");
-                wrongs.push(Wrong::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
+                wrongs.push(Mistake::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
             }
         }
     }
@@ -134,32 +134,32 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
         if known.contains(&read) {
             let message = format!("the memory `{}` is read twice", memory.memory);
             let help = "leave one of the two out, or read entries of another `kind`";
-            wrongs.push(Wrong::in_node(node, &["with", "agent", "context"], message).help(help));
+            wrongs.push(Mistake::in_node(node, &["with", "agent", "context"], message).help(help));
         }
         known.push(read);
         let unread = |port: &&String| !node.inputs.iter().any(|input| input.port == **port);
         if let Some(port) = memory.clusters.as_ref().filter(unread).filter(|_| !unread(&&memory.memory)) {
             let message = format!("`{}` reads the memory `{}` by clusters, and has no input `{port}`", node.id, memory.memory);
             let help = format!("connect both, so that it retrieves as it does elsewhere: `{port}: {{ after: {port} }}`");
-            wrongs.push(Wrong::in_node(node, &["inputs", &memory.memory], message).help(help));
+            wrongs.push(Mistake::in_node(node, &["inputs", &memory.memory], message).help(help));
         }
         let Some(from) = self::memory(node, pipeline, &memory.memory) else { continue };
         if memory.retrieval.by == By::Similarity && memory_update::pointless(&from.with) {
             let message = format!("`{}` looks for keys that are alike, and `{}` has `points: none`", node.id, from.id);
             let help = "write `by: key` or `by: all`, or leave `points: none` out";
-            wrongs.push(Wrong::in_node(node, &["with", "agent", "context"], message).help(help));
+            wrongs.push(Mistake::in_node(node, &["with", "agent", "context"], message).help(help));
         }
     }
     wrongs
 }
 
 /// A prompt without a placeholder for the memories or notes of the node's agent.
-pub fn unplaced(node: &Node, agent: &Agent, asks: bool, attempts: bool) -> Option<Wrong> {
+pub fn unplaced(node: &Node, agent: &Agent, asks: bool, attempts: bool) -> Option<Mistake> {
     let read = |port: &str| node.inputs.iter().any(|input| input.port == port);
     let before = agent.memories().any(|memory| memory.place == context::PassageSlot::Context && read(&memory.memory));
     (!asks && (before || attempts)).then(|| {
         let message = format!("`{}` gets a memory or notes on earlier attempts, and its prompt has no place for them", node.id);
         let help = "put `{{ memory }}` into the template, or `place: system` into the context";
-        Wrong::in_node(node, &["with", "agent", "prompt"], message).help(help)
+        Mistake::in_node(node, &["with", "agent", "prompt"], message).help(help)
     })
 }

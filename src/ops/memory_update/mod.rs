@@ -10,7 +10,7 @@ mod keep;
 
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
-use super::operator::{must, port, schema, settings, Further, Operator, Settings};
+use super::operator::{must, port, schema, settings, Hooks, Operator, Settings};
 use crate::dataflow::relation::{self, Contender};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Figure, Lost, Place, Ports, Route};
@@ -19,7 +19,7 @@ use admit::{Admit, Admitted};
 use flow_core::defaults::{hundredths, number};
 use flow_core::row::{self, Kind, NAME};
 use flow_credit::memory::{self, Admission, Change, Evict, ListSettings, NoveltyOf, Rescore};
-use flow_pipeline::{Carries, Need, Node, Pipeline, Port, Role, With, Wrong};
+use flow_pipeline::{Carries, Mistake, Need, Node, Pipeline, Port, Role, With};
 use keep::Keep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -159,7 +159,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<MemoryUpdate>(),
     outside: render,
     inside: None,
-    further: Further { needs, wrong, remembers: |_| true, ..Further::NOTHING },
+    hooks: Hooks { needs, wrong, remembers: |_| true, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -178,10 +178,10 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// Columns that hold no text or no number, and settings that nothing reads.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
+fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<MemoryUpdate>(node) else { return vec![] };
     let (mut found, mut wrongs_of_inputs) = (Vec::new(), Vec::new());
-    let mut at = |setting: &str, message: String, help: &str| found.push(Wrong::in_node(node, &["with", setting], message).help(help));
+    let mut at = |setting: &str, message: String, help: &str| found.push(Mistake::in_node(node, &["with", setting], message).help(help));
     let kind = row::kind;
     for (setting, column, fits) in [
         ("text", &with.text, &[Kind::Text][..]),
@@ -204,7 +204,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Wrong> {
     if with.rescore.is_none() && rescored {
         let message = "scores don't move: the input `retrieved` is read by `rescore` alone";
         wrongs_of_inputs
-            .push(Wrong::in_node(node, &["inputs", RETRIEVED], message).help("write `rescore: {}` into `with`, or leave the input out"));
+            .push(Mistake::in_node(node, &["inputs", RETRIEVED], message).help("write `rescore: {}` into `with`, or leave the input out"));
     }
     if let Some(kind) = with.rescore.as_ref().and_then(|rescore| kind(&rescore.of)).filter(|kind| *kind != Kind::F32) {
         at("rescore", format!("`of` can't be a column that is {}", kind.name()), "name a column of f32, such as `score` or `reward`");

@@ -9,13 +9,13 @@ mod settings;
 mod task;
 
 use super::examples::reference::{charged, less, strays, whole};
-use super::operator::{must, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
 use flow_core::row::{self, RowError, View, SCORE};
-use flow_pipeline::{Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Mistake, Need, Node, Port, Role, With};
 use format::Format;
 use score::ScoreOf;
 use settings::{KlPer, RewardWeights};
@@ -57,7 +57,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<RewardWeights>(),
     outside: render,
     inside: None,
-    further: Further {
+    hooks: Hooks {
         needs,
         makes: |with| {
             with.typed::<RewardWeights>().and_then(|with| with.explore.as_ref().map(|_| EXPLORATION.to_owned())).into_iter().collect()
@@ -66,7 +66,7 @@ pub const OPERATOR: Operator = Operator {
         wrong: |node, _| wrong(node),
         head: |with| with.typed::<RewardWeights>()?.model.as_ref().map(|_| RequiredHead::Language),
         weighs: Some(weighs),
-        ..Further::NOTHING
+        ..Hooks::NONE
     },
 };
 
@@ -103,20 +103,21 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A buffer that would begin before the response does, a divergence of nothing, and models without a use.
-fn wrong(node: &Node) -> Vec<Wrong> {
+fn wrong(node: &Node) -> Vec<Mistake> {
     let Ok(with) = settings::<RewardWeights>(node) else { return vec![] };
     let mut mistakes = Vec::new();
     if let Some(overlong) = with.overlong.as_ref().filter(|overlong| overlong.buffer > overlong.max) {
         let message = format!("`buffer` must be at most `max`, found {} and {}", overlong.buffer, overlong.max);
         let help = "a response of `max` tokens costs the whole weight, one of `max` - `buffer` tokens nothing";
-        mistakes.push(Wrong::in_node(node, &["with", "overlong", "buffer"], message).help(help));
+        mistakes.push(Mistake::in_node(node, &["with", "overlong", "buffer"], message).help(help));
     }
     if with.kl != 0.0 && with.model.is_none() {
         let message = "`kl` is the divergence of a model, and none is named";
-        mistakes.push(Wrong::in_node(node, &["with", "kl"], message).help("name the one that played: `model: actor`"));
+        mistakes.push(Mistake::in_node(node, &["with", "kl"], message).help("name the one that played: `model: actor`"));
     }
     for idle in ["model", "reference", "temperature", "kl_per"].iter().filter(|key| with.kl == 0.0 && node.with.gives(key)) {
-        mistakes.push(Wrong::in_node(node, &["with", idle], format!("`{idle}` is read by `kl` alone")).help("give `kl`, or leave it out"));
+        mistakes
+            .push(Mistake::in_node(node, &["with", idle], format!("`{idle}` is read by `kl` alone")).help("give `kl`, or leave it out"));
     }
     mistakes
 }

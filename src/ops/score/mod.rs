@@ -6,14 +6,14 @@ mod likelihood;
 
 use super::checks::templates;
 use super::episodes::inputs::newest;
-use super::operator::{must, port, settings, Further, Operator, RequiredHead, Settings, Unfit};
+use super::number_source::Whose;
+use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
-use super::whose::Whose;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use columns::scores;
 use flow_core::row::{View, NAME, SCORE};
-use flow_pipeline::{Delay, Need, Node, Port, Role, With, Wrong};
+use flow_pipeline::{Delay, Mistake, Need, Node, Port, Role, With};
 use likelihood::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Score>(),
     outside: render,
     inside: None,
-    further: Further { needs, makes, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Further::NOTHING },
+    hooks: Hooks { needs, makes, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
 };
 
 impl Score {
@@ -92,7 +92,7 @@ fn makes(with: &With) -> Vec<String> {
     with.typed::<Score>().map_or_else(Vec::new, |with| with.targets.keys().map(|name| format!("{SCORE}{name}")).collect())
 }
 
-fn wrong(node: &Node) -> Vec<Wrong> {
+fn wrong(node: &Node) -> Vec<Mistake> {
     settings::<Score>(node)
         .map_or_else(|_| vec![], |with| with.templates().filter_map(|(at, text)| templates::wrong(node, &at, text)).collect())
 }

@@ -16,8 +16,8 @@ mod stops;
 pub mod store;
 pub mod weigh;
 
+use crate::memory;
 use crate::model::Net;
-use crate::room;
 use crate::threads::spread;
 use answer::PartialAnswer;
 use decode::write;
@@ -67,7 +67,7 @@ pub fn generate(
     let mut tokens = Tally::default();
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
     // Row by row nothing has to be there at once but what a row reads.
-    let limit = if net.running().is_some() { usize::MAX } else { store.limit };
+    let limit = if net.engine().is_some() { usize::MAX } else { store.limit };
     for part in parts(&begins, limit) {
         tokens.computed += answer(net, store, &prompts[part], &mut answers, sampling, threads)?;
     }
@@ -107,7 +107,7 @@ fn answer<'a>(
     threads: usize,
 ) -> Result<usize> {
     let begins: Vec<&[u32]> = prompts.iter().map(|(prompt, _)| prompt.as_slice()).collect();
-    if let Some(running) = net.running() {
+    if let Some(running) = net.engine() {
         let first = |i: usize, logits: &mut [f32]| {
             let begun = |&index: &usize| {
                 let mut answer = answers[index].clone();
@@ -145,7 +145,7 @@ fn answer<'a>(
         live.entry(prompt.len().next_multiple_of(PAD_TO)).or_default().extend(left);
     }
     let more = |live: &[(usize, usize)]| live.iter().map(|&(index, _)| answers[index].more()).max().unwrap_or(0);
-    let free = room::available().filter(|_| net.device().is_cuda());
+    let free = memory::available().filter(|_| net.device().is_cuda());
     let rows = |places: usize, live: &[(usize, usize)]| match free {
         _ if !net.device().is_cuda() => ROWS,
         Some(free) => ((free / SHARE) as usize / ((places + more(live)) * net.sizes.cached * size)).clamp(1, MANY),
@@ -157,7 +157,7 @@ fn answer<'a>(
     let written = spread(threads, state, &batches, |(net, blocks), &(places, batch)| {
         let more = more(batch);
         let held = batch.len().next_multiple_of(PAD_TO) * (places + more);
-        room::fits(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
+        memory::fits(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
         let mut writing: Vec<PartialAnswer> = batch.iter().map(|&(index, _)| answers[index].clone()).collect();
         let prompts: Vec<(usize, &[usize])> = batch.iter().map(|&(_, prompt)| (prompt, paths[prompt].as_slice())).collect();
         let computed = tch::no_grad(|| write(net, blocks, &prompts, places, &mut writing, sampling));

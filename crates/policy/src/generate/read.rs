@@ -3,9 +3,9 @@
 use crate::generate::rows;
 use crate::generate::store::Store;
 use crate::generate::SHARE;
-use crate::model::reading::{Cut, TrieTensors};
+use crate::memory;
+use crate::model::reading::{AttentionLayout, TrieTensors};
 use crate::model::Net;
-use crate::room;
 use crate::tensors::{indices, values};
 use crate::threads::spread;
 use flow_int8::trie::{runs, shared, Trie};
@@ -48,7 +48,7 @@ pub fn read<T: Send>(
     threads: usize,
     convert: impl Fn(usize, &[f32]) -> T + Sync,
 ) -> Result<ReadResult<T>> {
-    if let Some(running) = net.running() {
+    if let Some(running) = net.engine() {
         let (outputs, computed) = rows::read(running, store.page_cache(running), sequences, threads, |i, logits| convert(i, logits))?;
         return Ok(ReadResult { outputs, paths: vec![], computed });
     }
@@ -94,7 +94,7 @@ fn together(net: &Net, sequences: &[&[u32]]) -> usize {
     // What one block makes of a token, and all keys and values; of a sequence its logits.
     let token = (6 * width + 2 * (heads + 2 * kv_heads) * head + 4 * hidden + net.sizes.cached) * net.bytes_of_number();
     let sequence = 3 * 4 * net.sizes.vocab;
-    let mut left = room::available().map_or(u64::MAX, |free| free / SHARE);
+    let mut left = memory::available().map_or(u64::MAX, |free| free / SHARE);
     let mut taken = 0;
     for (i, tokens) in sequences.iter().enumerate().take(MANY) {
         let fresh = tokens.len() - if i == 0 { 0 } else { shared(sequences[i - 1], tokens) };
@@ -129,7 +129,7 @@ fn pass<T>(
     let slots_where = |is_known: bool| slots.iter().zip(&known).filter(move |(_, known)| **known == is_known).map(|(&slot, _)| slot);
     let past = indices(&slots_where(true).map(|slot| slot as i64).collect::<Vec<_>>(), net.device());
     let past: Vec<Tensor> = blocks.iter().map(|block| block.index_select(0, &past)).collect();
-    let (states, rows) = net.read(&TrieTensors::new(&trie, &known, &ends, Cut::Alone, net.device()), &past);
+    let (states, rows) = net.read(&TrieTensors::new(&trie, &known, &ends, AttentionLayout::PerSequence, net.device()), &past);
     let slots: Vec<usize> = slots_where(false).collect();
     let outputs = convert(&net.outputs(&states));
     PassOutput { outputs, computed: slots.len().next_multiple_of(PAD_TO), slots, rows }

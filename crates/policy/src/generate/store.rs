@@ -6,8 +6,8 @@
 //! bounded: tokens read longest ago are forgotten first, the last token of a sequence before the first.
 
 use crate::generate::page_cache::PageCache;
+use crate::memory;
 use crate::model::Net;
-use crate::room;
 use crate::tensors::indices;
 use flow_int8::engine::{pages, AdaptedEngine};
 use flow_int8::trie::shared;
@@ -54,7 +54,7 @@ pub struct Store {
 impl Store {
     /// An empty cache for the weights in `net`, of at most `bytes` or a share of the free memory.
     pub fn new(net: &Net, bytes: Option<u64>) -> Store {
-        let bytes = bytes.unwrap_or_else(|| room::available().map_or(MOST, |free| free / SHARE));
+        let bytes = bytes.unwrap_or_else(|| memory::available().map_or(MOST, |free| free / SHARE));
         Store { bytes, ..Store::with_capacity((bytes / (net.bytes_of_number() * net.sizes.cached) as u64) as usize) }
     }
 

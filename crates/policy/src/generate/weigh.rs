@@ -121,7 +121,7 @@ fn outputs<A: Sync, T: Send + Clone>(
     let sequences: Vec<&[u32]> = places.keys().map(Vec::as_slice).collect();
     let members: Vec<&Vec<usize>> = places.values().collect();
     let mut results: Vec<Option<T>> = vec![None; queries.len()];
-    let limit = if net.running().is_some() { usize::MAX } else { store.limit };
+    let limit = if net.engine().is_some() { usize::MAX } else { store.limit };
     for part in parts(&sequences, limit) {
         let each =
             |i: usize, output: &[f32]| members[part.start + i].iter().map(|&a| (a, convert(&queries[a], output))).collect::<Vec<_>>();

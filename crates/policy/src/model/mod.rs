@@ -182,7 +182,7 @@ impl Net {
     }
 
     /// What computes in place of libtorch, row by row, where the base was packed.
-    pub fn running(&self) -> Option<&AdaptedEngine> {
+    pub fn engine(&self) -> Option<&AdaptedEngine> {
         self.running.as_ref()
     }
 

@@ -4,9 +4,9 @@
 //! position by position. Attention is cut into blocks: some queries, and as keys all the positions that precede any of
 //! them, with a mask that shows each query its own predecessors. There are two ways to cut:
 //!
-//! - [`Cut::Dense`], for learning: as many queries to a block as stand one after the other in the trie, branches and
+//! - [`AttentionLayout::Packed`], for learning: as many queries to a block as stand one after the other in the trie, branches and
 //!   all. The fewest blocks, but a node's last bits then depend on its neighbours in the trie.
-//! - [`Cut::Alone`], for answering: a block holds places [`PAD_TO`] i to [`PAD_TO`] (i + 1) of one sequence, each at
+//! - [`AttentionLayout::PerSequence`], for answering: a block holds places [`PAD_TO`] i to [`PAD_TO`] (i + 1) of one sequence, each at
 //!   its own slot, and the keys of places 0 to [`PAD_TO`] (i + 1) in order. So the result of a node depends only on the
 //!   tokens before it, not on the rest of the batch.
 
@@ -25,11 +25,11 @@ const MORE_KEYS: usize = 8;
 
 /// How attention is cut into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum AttentionLayout {
     /// Few full blocks.
-    Dense,
+    Packed,
     /// A node's bits depend on the tokens before it alone.
-    Alone,
+    PerSequence,
 }
 
 /// The tensors of a pass over a trie. Places are padded to a multiple of [`PAD_TO`].
@@ -76,7 +76,7 @@ struct AttentionBlock {
 impl TrieTensors {
     /// The pass over those nodes of `trie` that aren't known, which gives the final states of the nodes `output_nodes`,
     /// ascending, none of them known.
-    pub fn new(trie: &Trie, known: &[bool], output_nodes: &[usize], cut: Cut, device: Device) -> TrieTensors {
+    pub fn new(trie: &Trie, known: &[bool], output_nodes: &[usize], cut: AttentionLayout, device: Device) -> TrieTensors {
         let tensor = |values: &[i64]| indices(values, device);
         let padded = |values: &mut dyn Iterator<Item = i64>, pad: i64| {
             let mut values: Vec<i64> = values.collect();
@@ -84,8 +84,8 @@ impl TrieTensors {
             tensor(&values)
         };
         let blocks = |nodes: &[usize]| match cut {
-            Cut::Dense => dense(trie, nodes, if device.is_cuda() { MANY_QUERIES } else { QUERIES }),
-            Cut::Alone => alone(trie, nodes),
+            AttentionLayout::Packed => dense(trie, nodes, if device.is_cuda() { MANY_QUERIES } else { QUERIES }),
+            AttentionLayout::PerSequence => alone(trie, nodes),
         };
         let fresh: Vec<usize> = (0..trie.len()).filter(|&node| !known[node]).collect();
         let old = trie.len() - fresh.len();

@@ -1,6 +1,6 @@
 //! The engine beside libtorch's network and its automatic gradients, and a row's bits in any company.
 
-use crate::model::reading::{Cut, TrieTensors};
+use crate::model::reading::{AttentionLayout, TrieTensors};
 use crate::model::Net;
 use crate::tensors::{indices, values};
 use flow_core::seed::Random;
@@ -90,7 +90,7 @@ fn choices(ends: usize) -> Vec<StateChoice> {
 /// Log-probabilities by libtorch, and the gradient of their sum with weights.
 fn torch(net: &Net, trie: &Trie, ends: &[usize], choices: &[StateChoice], by: &[(f32, f32)]) -> (Vec<f32>, Vec<f32>) {
     let net = net.share(true);
-    let (states, _) = net.read(&TrieTensors::new(trie, &vec![false; trie.len()], ends, Cut::Dense, Device::Cpu), &[]);
+    let (states, _) = net.read(&TrieTensors::new(trie, &vec![false; trie.len()], ends, AttentionLayout::Packed, Device::Cpu), &[]);
     let logits = net.outputs(&states);
     let chance = |choice: &StateChoice| {
         let row = logits.get(choice.state as i64) / f64::from(choice.temperature);
@@ -120,7 +120,7 @@ fn torch_listed(
     by: &[f32],
 ) -> (Vec<f32>, Vec<f32>) {
     let net = net.share(true);
-    let (states, _) = net.read(&TrieTensors::new(trie, &vec![false; trie.len()], ends, Cut::Dense, Device::Cpu), &[]);
+    let (states, _) = net.read(&TrieTensors::new(trie, &vec![false; trie.len()], ends, AttentionLayout::Packed, Device::Cpu), &[]);
     let logits = net.outputs(&states);
     let size = by.len() / choices.len();
     let own = |(i, choice): (usize, &StateChoice)| {

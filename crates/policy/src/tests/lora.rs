@@ -1,7 +1,7 @@
 //! Adapters: what they compute, what is learnt, and what is saved of them.
 
 use crate::model::checkpoint;
-use crate::model::reading::Cut;
+use crate::model::reading::AttentionLayout;
 use crate::model::Net;
 use crate::tensors::indices;
 use crate::tensors::named_parts;
@@ -144,7 +144,7 @@ fn gradients_are_those_of_the_merged_matrix() {
     let own = plain.adapted(&adapter, &flat).unwrap();
     let ids: Vec<i64> = (0..24).map(|i| 7 + 11 * i % 300).collect();
     let gradients = |net: Net| {
-        let logits = net.outputs(&states(&net, &ids, Cut::Dense));
+        let logits = net.outputs(&states(&net, &ids, AttentionLayout::Packed));
         let loss = -logits.log_softmax(-1, None).select(1, 5).mean(None);
         let gradients = Tensor::run_backward(&[loss], net.leaves(), false, false);
         (logits.detach(), Tensor::cat(&gradients.iter().map(|g| g.reshape([-1])).collect::<Vec<_>>(), 0))
@@ -225,7 +225,7 @@ fn logits_gradients_and_merged_matrices_are_those_of_peft() {
         let plain = Net::new(saved.architecture, &saved.flat, Kind::Float, saved.tokenizer.ends());
         let net = plain.adapted(adapter, &own.read(adapter, Device::Cpu).unwrap()).unwrap().share(true);
         let ids = [prompt.clone(), response.clone()].concat();
-        let logits = net.outputs(&states(&net, &ids, Cut::Dense));
+        let logits = net.outputs(&states(&net, &ids, AttentionLayout::Packed));
         let far = |a: &Tensor, b: &Tensor| (a - b).abs().max().double_value(&[]);
         assert!(far(&logits, &theirs["logits"]) < 1e-4, "{name}: logits differ by {}", far(&logits, &theirs["logits"]));
         println!("{name}: logits differ by {:.1e}", far(&logits, &theirs["logits"]));

@@ -1,7 +1,7 @@
 //! Real architectures against what `transformers` computes: tests/golden/models, made anew by `make parity-models`.
 
 use crate::model::checkpoint;
-use crate::model::reading::{Cut, TrieTensors};
+use crate::model::reading::{AttentionLayout, TrieTensors};
 use crate::model::saved::SavedModel;
 use crate::model::Net;
 use crate::tensors::named_parts;
@@ -40,7 +40,7 @@ fn apart(ours: &Tensor, theirs: &Tensor) -> (f64, f64) {
 }
 
 /// The final states `[tokens, width]` of all tokens of a sequence.
-pub fn states(net: &Net, ids: &[i64], cut: Cut) -> Tensor {
+pub fn states(net: &Net, ids: &[i64], cut: AttentionLayout) -> Tensor {
     let mut trie = Trie::default();
     let nodes = trie.add(&ids.iter().map(|&token| token as u32).collect::<Vec<_>>()).to_vec();
     let known = vec![false; trie.len()];
@@ -58,7 +58,7 @@ fn logits_and_gradients_are_those_of_transformers() {
         let (prompt, response) = (tokens(&golden["prompt"]), tokens(&golden["response"]));
         let ids: Vec<i64> = prompt.iter().chain(&response).map(|&token| token.into()).collect();
         let all: Vec<i64> = (0..ids.len() as i64).collect();
-        for states in [states(&net, &ids, Cut::Dense), states(&net, &ids, Cut::Alone)] {
+        for states in [states(&net, &ids, AttentionLayout::Packed), states(&net, &ids, AttentionLayout::PerSequence)] {
             let logits = net.outputs(&states);
             let (difference, largest) = apart(&logits, &tensors["logits"]);
             assert!(difference < 1e-4 && largest > 1.0, "{name}: logits up to {largest} differ by {difference}");
@@ -198,7 +198,7 @@ fn smollm2_from_gguf() {
     let (prompt, response) = (tokens(&golden["prompt"]), tokens(&golden["response"]));
     let ids: Vec<i64> = prompt.iter().chain(&response).map(|&token| token.into()).collect();
     let all: Vec<i64> = (0..ids.len() as i64).collect();
-    let logits = net.outputs(&states(&net, &ids, Cut::Dense));
+    let logits = net.outputs(&states(&net, &ids, AttentionLayout::Packed));
     let last: Vec<f64> = golden["logits"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
     let ours = values(&logits.select(0, -1));
     let difference = ours.iter().zip(&last).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
@@ -224,7 +224,7 @@ fn smollm2_from_gguf() {
     // Each of 64 tokens is the likeliest after those before it, also where our own answer would have ended.
     let expected = tokens(&golden["greedy"]);
     let ids: Vec<i64> = prompt.iter().chain(&expected).map(|&token| token.into()).collect();
-    let likeliest = tch::no_grad(|| net.outputs(&states(&net, &ids, Cut::Dense)).argmax(-1, false));
+    let likeliest = tch::no_grad(|| net.outputs(&states(&net, &ids, AttentionLayout::Packed)).argmax(-1, false));
     let likeliest = Vec::<i64>::try_from(&likeliest).unwrap()[prompt.len() - 1..ids.len() - 1].to_vec();
     assert_eq!((expected.len(), likeliest), (64, ids[prompt.len()..].to_vec()));
     let load = ModelSettings::Load(LoadModel { load: name("FLOW_SMOLLM2").display().to_string(), ..Default::default() });

@@ -1,4 +1,4 @@
-//! Further adapters on one base: its weights are there once, and each adapter learns by itself.
+//! Hooks adapters on one base: its weights are there once, and each adapter learns by itself.
 
 use crate::model::checkpoint;
 use crate::tests::{examples, requests, sampling, tiny};
@@ -79,7 +79,7 @@ fn the_weights_of_the_base_are_there_once() {
     assert_eq!(critic.start.layout().len(), actor.start.layout().len() + 32);
     let actor = of(load(&folder, Base::Int8));
     let critic = actor.shared("critic", &on(Some(Head::Value)), 3).unwrap();
-    let engine = |model: &VersionedModel| std::sync::Arc::as_ptr(&model.start.running().unwrap().engine);
+    let engine = |model: &VersionedModel| std::sync::Arc::as_ptr(&model.start.engine().unwrap().engine);
     assert_eq!(engine(&critic), engine(&actor), "the same rounded base");
 }
 

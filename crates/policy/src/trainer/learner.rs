@@ -268,7 +268,7 @@ impl Learner for TrainerLearner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::reading::Cut;
+    use crate::model::reading::AttentionLayout;
     use crate::update::passes::{passes, Passes};
     use flow_model::Sizes;
 
@@ -288,7 +288,7 @@ mod tests {
         let rows: Vec<TrainingRow> =
             examples.iter().enumerate().map(|(i, example)| TrainingRow::new(i, example, &limits).unwrap()).collect();
         let all = PassLimits { sequences: usize::MAX, tokens: None };
-        let Passes { passes, distinct } = passes(&rows, &[0, 1, 2, 3, 4], all, Cut::Alone);
+        let Passes { passes, distinct } = passes(&rows, &[0, 1, 2, 3, 4], all, AttentionLayout::PerSequence);
         let targets = passes[0].targets(&rows, None);
         let (head, payload) = request(&passes[0], &rows, &targets);
         assert_eq!((passes.len(), &head["sequences"], distinct), (1, &json!([5, 10]), 12));

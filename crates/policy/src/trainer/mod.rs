@@ -340,7 +340,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If there is no such version, or it can't be written.
-    pub fn lend(&self, version: u64, root: &Path) -> Result<ExportedWeights> {
+    pub fn export(&self, version: u64, root: &Path) -> Result<ExportedWeights> {
         let (_, folder) = self.versions.iter().find(|(kept, _)| *kept == version).ok_or_else(|| self.no_version(version))?;
         let files = match self.adapted {
             true => vec![ADAPTER_WEIGHTS.into(), ADAPTER_CONFIG.into()],
@@ -350,12 +350,12 @@ impl TrainedModel {
             files.iter().try_fold(text(&root.display().to_string()), |sum, name| stamp(&folder.join(name)).map(|own| mix(own, sum)))?;
         let (name, versions) = (format!("{}-{version}-{content:016x}", self.name), self.version_numbers());
         let kind = if self.adapted { Weights::Adapter } else { Weights::Whole };
-        let lent = ExportedWeights { name, versions, kind };
-        let to = root.join(&lent.name);
+        let exported = ExportedWeights { name, versions, kind };
+        let to = root.join(&exported.name);
         if !to.exists() {
             whole(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
         }
-        Ok(lent)
+        Ok(exported)
     }
 
     /// Refuses to read weights of no version.

@@ -1,9 +1,9 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
 use crate::learner::{Gradients, Tracer, Wanted};
+use crate::memory;
 use crate::model::Net;
 use crate::pause::pause;
-use crate::room;
 use crate::tensors::{indices, values};
 use crate::update::batch::UpdateBatch;
 use crate::update::outputs::TokenOutputs;
@@ -112,10 +112,10 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
         let mut results = Vec::new();
         for &i in &lanes[lane] {
             pause();
-            room::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net, step.batch.settings.listed()))?;
+            memory::fits(passes[i].rows.len(), passes[i].longest(), passes[i].needs(net, step.batch.settings.listed()))?;
             if let (Some(teacher), Some(rows)) = (reference, &step.batch.taught) {
                 let (own, _) = passes[i].reread(rows);
-                room::fits(own.rows.len(), own.longest(), own.reading_needs(teacher))?;
+                memory::fits(own.rows.len(), own.longest(), own.reading_needs(teacher))?;
             }
             let reference = reference.as_ref().map(|reference| reference as &dyn Tracer);
             let (gradient, result) = pass(step.name, net, reference, step.batch, &passes[i], step.weight)?;
@@ -238,7 +238,7 @@ fn sorted(rows: impl Iterator<Item = usize>) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::reading::Cut;
+    use crate::model::reading::AttentionLayout;
     use crate::update::adamw::Moments;
     use crate::update::local::LocalLearner;
     use crate::update::passes::{passes, PassLimits};
@@ -302,11 +302,16 @@ mod tests {
     }
 
     /// The gradient over passes of `size` sequences, what was seen of the rows, and the places that were computed.
-    fn gradient(examples: &[Example], settings: &UpdateSettings, size: usize, cut: Cut) -> (Tensor, Vec<f32>, usize) {
+    fn gradient(examples: &[Example], settings: &UpdateSettings, size: usize, cut: AttentionLayout) -> (Tensor, Vec<f32>, usize) {
         gradient_of(examples, settings, size, cut).unwrap()
     }
 
-    fn gradient_of(examples: &[Example], settings: &UpdateSettings, size: usize, cut: Cut) -> Result<(Tensor, Vec<f32>, usize)> {
+    fn gradient_of(
+        examples: &[Example],
+        settings: &UpdateSettings,
+        size: usize,
+        cut: AttentionLayout,
+    ) -> Result<(Tensor, Vec<f32>, usize)> {
         let head = if settings.objective == Objective::Value { Head::Value } else { Head::Language };
         let (net, reference) = (net(head, 1), net(head, 2));
         let parallel = Parallel { threads: 1, peers: None, start: 0 };
@@ -335,9 +340,9 @@ mod tests {
         };
         let settings = UpdateSettings { objective: Objective::Distill, ..Default::default() };
         let fits = |free: u64, teacher_prompt: usize| {
-            crate::room::taken(Some(free), 0);
-            let found = gradient_of(&row(teacher_prompt), &settings, 1, Cut::Alone).err();
-            crate::room::taken(None, 0);
+            crate::memory::taken(Some(free), 0);
+            let found = gradient_of(&row(teacher_prompt), &settings, 1, AttentionLayout::PerSequence).err();
+            crate::memory::taken(None, 0);
             found
         };
         // 192 places of (6 * 32 + 2 * (4 + 4) * 8 + 4 * hidden) numbers and of 3 blocks' keys and values, four bytes
@@ -362,8 +367,8 @@ mod tests {
         ];
         for (seed, settings) in settings.iter().enumerate() {
             let rows = rows(90, seed as u64);
-            let (alone, losses, apart) = gradient(&rows, settings, 1, Cut::Dense);
-            for cut in [Cut::Dense, Cut::Alone] {
+            let (alone, losses, apart) = gradient(&rows, settings, 1, AttentionLayout::Packed);
+            for cut in [AttentionLayout::Packed, AttentionLayout::PerSequence] {
                 for size in [64, 7] {
                     let (shared, shared_losses, together) = gradient(&rows, settings, size, cut);
                     let difference = (&shared - &alone).norm().double_value(&[]) / alone.norm().double_value(&[]);

@@ -18,7 +18,7 @@ mod terms;
 mod trace;
 
 use crate::learner::Learner;
-use crate::model::reading::Cut;
+use crate::model::reading::AttentionLayout;
 pub use adamw::Moments;
 use batch::UpdateBatch;
 use flow_model::{Example, ModelFault, PolicyError, Result};
@@ -69,7 +69,7 @@ pub fn update(
             let (turns, written) = trajectories.get(&batch.examples[row].trajectory).copied().unwrap_or((1, 1));
             loss::weight(settings.aggregation, batch.tokens(row), turns, written, &counts)
         };
-        let Passes { passes, distinct } = passes(&batch.rows, which, learner.pass_limits(settings), Cut::Dense);
+        let Passes { passes, distinct } = passes(&batch.rows, which, learner.pass_limits(settings), AttentionLayout::Packed);
         let results = learner.gradient(number as u64, &batch, &passes, &weight)?;
         report.computed += learner.tokens_read(&passes);
         for (pass, result) in passes.iter().zip(&results) {

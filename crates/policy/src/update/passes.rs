@@ -5,7 +5,7 @@
 //! rows are cut into passes follows from the rows alone.
 
 use crate::learner::RowLimits;
-use crate::model::reading::Cut;
+use crate::model::reading::AttentionLayout;
 use crate::model::Net;
 use flow_int8::trie::{runs, shared, Trie};
 use flow_model::choices::ChoiceConstraint;
@@ -147,7 +147,7 @@ pub struct Pass {
     pub rows: Vec<usize>,
     /// For each choice which of `output_nodes` it is made from.
     pub(super) from: Vec<i64>,
-    pub(super) cut: Cut,
+    pub(super) cut: AttentionLayout,
 }
 
 /// The passes over some rows.
@@ -176,7 +176,7 @@ impl PassLimits {
 
 /// The passes over the rows called `which`. Each holds at most `most`. Sequences lie in order, so that sequences with a
 /// common beginning share a pass.
-pub fn passes(rows: &[TrainingRow], which: &[usize], most: PassLimits, cut: Cut) -> Passes {
+pub fn passes(rows: &[TrainingRow], which: &[usize], most: PassLimits, cut: AttentionLayout) -> Passes {
     let (certain, chosen): (Vec<usize>, Vec<usize>) = which.iter().copied().partition(|&i| rows[i].choices.is_empty());
     let sequences = sequences(rows, &chosen);
     let begins = |i: usize| if i == 0 { 0 } else { shared(&sequences[i - 1].0, &sequences[i].0) };
@@ -215,7 +215,7 @@ fn within(sizes: &DecoderConfig) -> usize {
 
 impl Pass {
     /// The pass over `sequences`, ascending, each with the rows that read it.
-    fn new(rows: &[TrainingRow], sequences: &[(Vec<u32>, Vec<usize>)], cut: Cut) -> Pass {
+    fn new(rows: &[TrainingRow], sequences: &[(Vec<u32>, Vec<usize>)], cut: AttentionLayout) -> Pass {
         let mut trie = Trie::default();
         let (mut members, mut nodes) = (Vec::new(), Vec::new());
         for (sequence, readers) in sequences {
@@ -263,10 +263,10 @@ impl Pass {
         let sizes @ DecoderConfig { layers, width, .. } = net.architecture().sized();
         let within = within(&sizes);
         // Row by row two states a block are kept, and one block at a time is gone through.
-        let numbers = if net.running().is_some() { 2 * layers * width + 2 * within } else { layers * within };
+        let numbers = if net.engine().is_some() { 2 * layers * width + 2 * within } else { layers * within };
         // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there
         // a few at a time.
-        let logits = if net.running().is_some() { 0 } else { 3 * self.output_nodes.len() * net.sizes.vocab };
+        let logits = if net.engine().is_some() { 0 } else { 3 * self.output_nodes.len() * net.sizes.vocab };
         // Log-probabilities of policy and teacher, their gradient, and a few things between.
         let compared = 8 * self.from.len() * listed.min(net.sizes.vocab);
         net.bytes_of_number() as u64 * self.computed() as u64 * numbers as u64 + 4 * (logits + compared) as u64
@@ -276,7 +276,7 @@ impl Pass {
     /// libtorch, keys and values of all blocks and the logits of all that was chosen.
     pub fn reading_needs(&self, net: &Net) -> u64 {
         let sizes @ DecoderConfig { layers, kv_heads, head, .. } = net.architecture().sized();
-        let (cached, logits) = match net.running() {
+        let (cached, logits) = match net.engine() {
             Some(_) => (0, 0),
             None => (2 * layers * kv_heads * head, self.output_nodes.len() * net.sizes.vocab),
         };
@@ -332,7 +332,7 @@ pub struct Target<'r> {
 /// token.
 pub fn read_rows(rows: &[TrainingRow], size: usize, read: impl FnOnce(&[Pass]) -> Result<Vec<Vec<f32>>>) -> Result<Vec<Vec<f32>>> {
     let limits = PassLimits { sequences: size, tokens: None };
-    let Passes { passes, .. } = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), limits, Cut::Alone);
+    let Passes { passes, .. } = passes(rows, &(0..rows.len()).collect::<Vec<_>>(), limits, AttentionLayout::PerSequence);
     let mut out = vec![Vec::new(); rows.len()];
     for (pass, values) in passes.iter().zip(&read(&passes)?) {
         let mut rest = values.as_slice();

@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 impl Tracer for Net {
     fn trace(&self, pass: &Pass, rows: &[TrainingRow], temperature: Option<f32>, wanted: Wanted) -> Result<Box<dyn Trace + '_>> {
-        Ok(match self.running() {
+        Ok(match self.engine() {
             Some(running) if running.values() => Box::new(EnginePass::values(pass, running, wanted)),
             Some(running) => Box::new(EnginePass::choices(pass, running, rows, temperature, wanted)),
             None => {

@@ -4,7 +4,7 @@
 use super::models::{newest_of, run_at};
 use crate::ops;
 use flow_model::{ModelSettings, PolicyError};
-use flow_pipeline::{Node, Pipeline, Wrong};
+use flow_pipeline::{Mistake, Node, Pipeline};
 use flow_policy::{inspect, Inspected};
 use flow_text::Tokenizer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What is wrong with the models called `names`, whose folders exist.
-pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>) -> Vec<Wrong> {
+pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>) -> Vec<Mistake> {
     let models: BTreeMap<String, ModelSettings> =
         pipeline.models.iter().filter_map(|(name, model)| Some((name.clone(), located(name, model)?))).collect();
     let (mut wrongs, mut known) = (Vec::new(), BTreeMap::new());
@@ -24,7 +24,7 @@ pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>
                     PolicyError::Model { .. } => error.to_string(),
                     error => format!("`{name}` can't be loaded: {error}"),
                 };
-                wrongs.push(Wrong::in_model(name, setting, message));
+                wrongs.push(Mistake::in_model(name, setting, message));
             }
         }
     }
@@ -53,15 +53,15 @@ fn inspected<'a>(
 }
 
 /// A variable that the chat template never reads: it was meant to change something.
-fn unread_variable(name: &str, model: &serde_json::Value, inspected: &Inspected) -> Option<Wrong> {
+fn unread_variable(name: &str, model: &serde_json::Value, inspected: &Inspected) -> Option<Mistake> {
     let tokenizer = inspected.tokenizer.as_ref()?;
     let variable = model["template"].as_object()?.keys().find(|variable| !tokenizer.reads(variable))?;
     let message = format!("the chat template of `{name}` reads no variable `{variable}`, so it would change nothing");
-    Some(Wrong::in_model(name, "template", message).help("take it out, or look into the model's chat template for the name it has there"))
+    Some(Mistake::in_model(name, "template", message).help("take it out, or look into the model's chat template for the name it has there"))
 }
 
 /// An agent whose answers alone may fill the model's context.
-fn too_long(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, node: &Node, agent: &ops::AgentMessages) -> Option<Wrong> {
+fn too_long(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, node: &Node, agent: &ops::AgentMessages) -> Option<Mistake> {
     let game = ops::played(node, pipeline);
     let free = agent.free || game.as_ref().and_then(|game| game.program()).is_some_and(|program| program.calls);
     let context = inspected(pipeline, known, &agent.model, |inspected| inspected.context.is_some())?.context?;
@@ -70,7 +70,7 @@ fn too_long(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, node: &Node,
         let message =
             format!("an answer may have {max} tokens, and `{}` reads {context} with the prompt: nothing could be asked", agent.model);
         let help = format!("give the agent a `max_tokens` well below {context}, so that a prompt has room beside the answer");
-        Wrong::in_node(node, &[&["with"], agent.place, &["max_tokens"]].concat(), message).help(help)
+        Mistake::in_node(node, &[&["with"], agent.place, &["max_tokens"]].concat(), message).help(help)
     })
 }
 
@@ -103,7 +103,7 @@ fn located(name: &str, model: &serde_json::Value) -> Option<ModelSettings> {
 }
 
 /// What a chat template says against the messages of an agent.
-fn refused(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, agent: ops::AgentMessages) -> Option<Wrong> {
+fn refused(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, agent: ops::AgentMessages) -> Option<Mistake> {
     let model = &pipeline.models[&agent.model];
     let tokenizer = inspected(pipeline, known, &agent.model, |inspected| inspected.tokenizer.is_some())?.tokenizer.as_ref()?;
     let error = tokenizer.takes(agent.system, agent.conversation).err()?;
@@ -116,5 +116,5 @@ fn refused(pipeline: &Pipeline, known: &BTreeMap<&str, Inspected>, agent: ops::A
     };
     let message = format!("{error}: `{}` gives it {messages}", agent.node);
     let help = "an agent without `system`, whose `prompt` says it, or with `layout: rebuilt`, needs less of a template";
-    Some(Wrong::in_model(&agent.model, setting, message).help(help))
+    Some(Mistake::in_model(&agent.model, setting, message).help(help))
 }

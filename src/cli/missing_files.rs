@@ -1,20 +1,20 @@
 //! Checks that the models and programs that a pipeline names exist: a run would fail later, with an error of the
 //! operating system.
 
-use super::described::properties;
-use super::fits::too_large;
+use super::memory_check::too_large;
 use super::model::PUBLISHED;
+use super::model_check::unusable;
 use super::models::{newest_of, pruned, run_at};
+use super::schema_text::properties;
 use super::summary::shell_word;
-use super::unusable::unusable;
 use flow_core::files;
 use flow_model::on_disk::is_adapter_folder;
-use flow_pipeline::{contents, Catalog, Node, Pipeline, Wrong};
+use flow_pipeline::{contents, Catalog, Mistake, Node, Pipeline};
 use std::path::{Path, PathBuf};
 
 /// Models and programs that don't exist or are too large for this machine, each with its place in the pipeline, whose
 /// path is `file`.
-pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong> {
+pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Mistake> {
     let (mut missing_items, mut found) = (Vec::new(), Vec::new());
     for (name, model) in &pipeline.models {
         match missing_model(name, model, file) {
@@ -33,14 +33,14 @@ pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Wrong
 }
 
 /// A model whose folder isn't there, or a run that has no weights of it.
-fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<Wrong> {
+fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<Mistake> {
     if let Some(folder) = model["encode"].as_str().filter(|folder| !Path::new(folder).exists()) {
         let help = format!("looked for {}; `flow model fetch minilm` gets one", absolute(Path::new(folder)));
-        return Some(Wrong::in_model(name, "encode", format!("there is no `{folder}` to load `{name}` from")).help(help));
+        return Some(Mistake::in_model(name, "encode", format!("there is no `{folder}` to load `{name}` from")).help(help));
     }
     let load = model["load"].as_str()?;
     let path = Path::new(load);
-    let wrong = |message: String, help: &str| Some(Wrong::in_model(name, "load", message).help(help));
+    let wrong = |message: String, help: &str| Some(Mistake::in_model(name, "load", message).help(help));
     if !path.exists() {
         let by_pipeline = || pipeline_that_makes(path, file).map(|from| format!("flow run {} --out {}", shown(&from), shell_word(load)));
         let command = command_in_comment(load, file).or_else(by_pipeline).map(|command| format!("make it: {command}"));
@@ -102,14 +102,14 @@ fn of_hub(path: &Path) -> Option<String> {
 }
 
 /// A base that is to be kept in another kind, where no adapter stands beside it.
-fn unlearnt_base(name: &str, model: &serde_json::Value, folder: &Path) -> Option<Wrong> {
+fn unlearnt_base(name: &str, model: &serde_json::Value, folder: &Path) -> Option<Mistake> {
     let base = model["base"].as_str().filter(|base| *base != "own")?;
     let adapted = !model["lora"].is_null() || !model["adapter"].is_null() || is_adapter_folder(folder);
     let message = format!("`{name}` has no adapter, and only the base of one is kept as {base}");
     let help = "add `lora: { rank: 1 }`: an adapter that nothing trains leaves the model what it is; or write `act: int8` in place of `base`, which rounds \
                 what acts of a model that is trained whole"
         .to_owned();
-    (!adapted).then(|| Wrong::in_model(name, "base", message).help(help))
+    (!adapted).then(|| Mistake::in_model(name, "base", message).help(help))
 }
 
 /// The command that makes the run in this folder, if a comment in the pipeline's file has it.
@@ -146,7 +146,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// A program, or the script that an interpreter is to run, that a setting names with its arguments.
-fn missing_program(node: &Node, key: &str) -> Option<Wrong> {
+fn missing_program(node: &Node, key: &str) -> Option<Mistake> {
     let words: Vec<&str> = node.with.raw()[key].as_array()?.iter().filter_map(|w| w.as_str()).collect();
     let (program, arguments) = words.split_first()?;
     if !is_executable(program) {
@@ -155,13 +155,13 @@ fn missing_program(node: &Node, key: &str) -> Option<Wrong> {
             true => format!("looked for {}: a file that may be executed", absolute(Path::new(program))),
             false => "looked for it in the folders of PATH".into(),
         };
-        return Some(Wrong::in_node(node, &["with", key, "0"], message).help(help));
+        return Some(Mistake::in_node(node, &["with", key, "0"], message).help(help));
     }
     let name = Path::new(program).file_name()?.to_str()?;
     let interpreter = ["python", "node", "ruby", "perl", "bash", "sh"].iter().any(|i| name.starts_with(i));
     let script = arguments.first().filter(|a| interpreter && !a.starts_with('-') && !Path::new(a).exists())?;
     let message = format!("there is no `{script}` for `{program}` to run");
-    Some(Wrong::in_node(node, &["with", key, "1"], message).help(format!("looked for {}", absolute(Path::new(script)))))
+    Some(Mistake::in_node(node, &["with", key, "1"], message).help(format!("looked for {}", absolute(Path::new(script)))))
 }
 
 fn is_executable(program: &str) -> bool {

@@ -2,7 +2,7 @@
 
 use super::models::{newest_of, run_at};
 use flow_model::ModelSettings;
-use flow_pipeline::{Catalog, Pipeline, Role, Wrong};
+use flow_pipeline::{Catalog, Mistake, Pipeline, Role};
 use flow_policy::{adapters, available, parameters, row_by_row_is_quick, Description, DeviceChoice, LEARNING, PLAYING};
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use std::path::Path;
 const LEAST_WORDS: usize = 256;
 
 /// The models that are larger than the memory that there is.
-pub fn too_large(pipeline: &Pipeline, catalog: &Catalog) -> Vec<Wrong> {
+pub fn too_large(pipeline: &Pipeline, catalog: &Catalog) -> Vec<Mistake> {
     // What a GPU has is known once it is used.
     let processor = DeviceChoice::named().and_then(DeviceChoice::find).is_ok_and(|device| !device.is_cuda());
     let Some(free) = available().filter(|_| processor) else { return Vec::new() };
     pipeline.models.keys().filter_map(|name| large(name, pipeline, catalog, free)).collect()
 }
 
-fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Option<Wrong> {
+fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Option<Mistake> {
     let settings = serde_json::from_value(pipeline.models[name].clone()).ok()?;
     // All parameters, those of an adapter if only that learns, and bytes of a parameter that plays.
     let (count, adapters, playing) = match &settings {
@@ -62,7 +62,7 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
     };
     let needs = needs.saturating_add(count.saturating_mul(packed));
     let verb = if learns { "training" } else { "playing with" };
-    (needs > free).then(|| Wrong {
+    (needs > free).then(|| Mistake {
         at: vec!["models".into(), name.into()],
         message: format!(
             "`{name}` has {} parameters: {verb} it takes {} of memory at least, and {} are free",
