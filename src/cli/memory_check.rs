@@ -1,9 +1,10 @@
 //! Whether the models of a pipeline fit into memory: libtorch would end the process where they don't.
 
 use super::models::{newest_of, run_at};
+use flow_checkpoint::Description;
 use flow_model::ModelSettings;
 use flow_pipeline::{Catalog, Mistake, Pipeline, Role};
-use flow_policy::{adapters, available, parameters, row_by_row_is_quick, Description, DeviceChoice, LEARNING, PLAYING};
+use flow_policy::{adapters, available, parameters, row_by_row_is_quick, DeviceChoice, LEARNING, PLAYING};
 use std::path::Path;
 
 /// A vocabulary has a token a byte, at least.

@@ -3,9 +3,9 @@
 
 use super::models::{newest_of, run_at};
 use crate::ops;
+use flow_checkpoint::{inspect, Inspected};
 use flow_model::{ModelSettings, PolicyError};
 use flow_pipeline::{Mistake, Node, Pipeline};
-use flow_policy::{inspect, Inspected};
 use flow_text::Tokenizer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

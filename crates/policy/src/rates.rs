@@ -1,6 +1,7 @@
 //! How fast this processor computes: products of 8 bits, and a model's tokens a second.
 
-use crate::{Description, Hardware, Policy};
+use crate::{Hardware, Policy};
+use flow_checkpoint::Description;
 use flow_core::seed::Random;
 use flow_int8::products::dense::StridedRows;
 use flow_int8::products::isa::Isa;

@@ -74,7 +74,7 @@ impl Policy {
         let mut starting = BTreeMap::new();
         for (name, settings) in &here {
             if let ModelSettings::Load(load) = settings {
-                starting.extend(StartedServers::begin(name, load, &crate::trainer::base)?.map(|servers| (name.clone(), servers)));
+                starting.extend(StartedServers::begin(name, load, &flow_checkpoint::opened::base)?.map(|servers| (name.clone(), servers)));
             }
         }
         let (words, hardware) = (words.to_vec(), hardware.into());

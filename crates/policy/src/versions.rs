@@ -3,12 +3,15 @@
 use crate::acting::Acting;
 use crate::generate::store::Store;
 use crate::model::adapter::{self, BaseLocation};
-use crate::model::checkpoint::{self, StoredModel};
+use crate::model::adapter::{adapter_moments, read_adapter};
+use crate::model::checkpoint::{self, load_stored, packed};
 use crate::model::saved::{self, SavedModel};
 use crate::model::Net;
 use crate::tensors::values;
 use crate::update::parallel::hash;
 use crate::update::Moments;
+use flow_checkpoint::adapter::StoredAdapter;
+use flow_checkpoint::opened::opened;
 use flow_core::seed::{mix, text};
 use flow_int8::engine::MatrixFormat;
 use flow_model::lora::{Adapter, Lora};
@@ -29,33 +32,6 @@ use tch::{Device, Kind, Tensor};
 /// Bytes of so many GB.
 fn bytes(gigabytes: Option<f64>) -> Option<u64> {
     gigabytes.map(|gigabytes| (gigabytes * 1e9) as u64)
-}
-
-/// A model as it lies on disk, and the adapter that it learns on; no weights are read.
-pub type OpenedModel = (StoredModel, Option<(Arc<Adapter>, adapter::StoredAdapter)>);
-
-/// Opens the model of `load`.
-///
-/// # Errors
-/// The setting that names what can't be opened, and why.
-pub fn opened(load: &LoadModel) -> Result<OpenedModel, (&'static str, PolicyError)> {
-    let mut stored = checkpoint::open(Path::new(&load.load)).map_err(|error| ("load", error))?;
-    if let Some(tokenizer) = Arc::get_mut(&mut stored.tokenizer) {
-        tokenizer.set(&load.template);
-    }
-    let adapter = match &load.adapter {
-        None => None,
-        // The folder of an adapter names its base, too.
-        Some(folder) if *folder == load.load && !stored.adapters.is_empty() => stored.adapters.pop(),
-        Some(folder) => {
-            let own = || {
-                let own = adapter::StoredAdapter::open(Path::new(folder))?;
-                Ok((Arc::new(stored.adapted_by(&own)?), own))
-            };
-            Some(own().map_err(|error| ("adapter", error))?)
-        }
-    };
-    Ok((stored, adapter))
 }
 
 /// One model: its newest versions, its moments, and the weights it began with.
@@ -132,9 +108,9 @@ impl VersionedModel {
             published: false,
         };
         if let Some(folder) = &settings.adapter {
-            let own = adapter::StoredAdapter::open(Path::new(folder))?;
+            let own = StoredAdapter::open(Path::new(folder))?;
             let adapter = own.adapter(below.start.base_layout(), below.start.sizes.width)?;
-            let flat = own.read(&adapter, below.start.device())?;
+            let flat = read_adapter(&own, &adapter, below.start.device())?;
             return below.with_adapter(Arc::new(adapter), flat, settings.head).map_err(wrong);
         }
         below.adapted(&settings.lora.clone().unwrap_or_default(), settings.head).map_err(wrong)
@@ -166,14 +142,14 @@ impl VersionedModel {
         if kept.is_some() && !stored.architecture.in_engine() {
             return Err(wrong(ModelFault::Base { why: not_in_engine(&*stored.architecture) }));
         }
-        let named = saved::published(&*stored.architecture);
+        let named = flow_checkpoint::saved::published(&*stored.architecture);
         // What need not be saved is packed as it is read, so that the base never lies in memory whole.
-        let read = kept.filter(|_| named).map(|kept| stored.packed(kept)).transpose()?.flatten();
+        let read = kept.filter(|_| named).map(|kept| packed(&stored, kept)).transpose()?.flatten();
         let mut model = match read {
             Some(start) => VersionedModel::beside(start, stored.tokenizer, seed),
             None => {
                 // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
-                let mut saved = stored.load(device, kind)?;
+                let mut saved = load_stored(stored, device, kind)?;
                 // Where an adapter learns, the head is learnt beside it, and the base is what it was.
                 let learns = load.lora.is_some() || adapter.is_some();
                 if let Some(head) = load.head.filter(|_| !learns) {
@@ -190,7 +166,7 @@ impl VersionedModel {
         if let Some(lora) = &load.lora {
             model = model.adapted(lora, load.head).map_err(wrong)?;
         } else if let Some((adapter, own)) = adapter {
-            let flat = own.read(&adapter, device)?;
+            let flat = read_adapter(&own, &adapter, device)?;
             model = model.with_adapter(adapter, flat, load.head).map_err(wrong)?;
         }
         // What a trainer learns acts as it is.
@@ -305,7 +281,8 @@ impl VersionedModel {
 
     /// Whether a server can generate for it: it writes, and other programs can read it.
     pub fn can_be_served(&self) -> bool {
-        let readable = self.start.adapter().map_or_else(|| saved::published(&**self.start.architecture()), |_| self.base.is_some());
+        let readable =
+            self.start.adapter().map_or_else(|| flow_checkpoint::saved::published(&**self.start.architecture()), |_| self.base.is_some());
         readable && !self.values()
     }
 
@@ -406,13 +383,13 @@ impl VersionedModel {
                 Ok((saved.version, saved.flat, saved.moments))
             }
             Some(own) if is_adapter_folder(folder) => {
-                let stored = adapter::StoredAdapter::open(folder)?;
+                let stored = StoredAdapter::open(folder)?;
                 let theirs = stored.adapter(self.start.base_layout(), self.start.sizes.width)?;
                 if theirs.lora != own.lora || theirs.head != own.head {
                     return Err(other());
                 }
-                let flat = stored.read(&theirs, device)?;
-                Ok((stored.trained.version, flat.shallow_clone(), stored.moments(&theirs, &flat)?))
+                let flat = read_adapter(&stored, &theirs, device)?;
+                Ok((stored.trained.version, flat.shallow_clone(), adapter_moments(&stored, &theirs, &flat)?))
             }
             Some(_) => Err(other()),
         }

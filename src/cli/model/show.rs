@@ -2,8 +2,9 @@
 
 use crate::cli::error::Error;
 use crate::cli::output::{finish, CommandResult};
+use flow_checkpoint::{Description, EncoderDescription};
 use flow_model::{Dtype, LoraSettings};
-use flow_policy::{instructions, Description, EncoderDescription};
+use flow_policy::instructions;
 use flow_text::Omissions;
 use std::path::Path;
 

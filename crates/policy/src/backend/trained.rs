@@ -5,7 +5,7 @@ use super::{At, Learnt, Model, Opening, Others};
 use crate::generate::weigh::ChoiceScores;
 use crate::learner::Tracer;
 use crate::model::Net;
-use crate::trainer::{self, TrainedModel, TrainerWeights};
+use crate::trainer::{TrainedModel, TrainerWeights};
 use crate::{DeviceChoice, Peers, UpdateReport};
 use flow_model::{
     Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Objective, PolicyError, Request, Result, Sampling, SharedModel, Sizes,
@@ -28,7 +28,7 @@ pub fn open(name: &str, settings: &ModelSettings, opening: &Opening) -> Result<O
     let ranks = opening.hardware.ranks.filter(|_| train.torchrun.is_some());
     let train = TrainSettings { torchrun: ranks.or(train.torchrun), ..(**train).clone() };
     // What a critic is asked the trainer answers: it has no second copy here.
-    let plays = load.serve.is_none() && !trainer::critic(load)?;
+    let plays = load.serve.is_none() && !flow_checkpoint::opened::critic(load)?;
     let local = plays.then(|| LocalModel::new(name, settings, opening)).transpose()?;
     let cpu = opening.hardware.device == DeviceChoice::Cpu;
     let trained = TrainedModel::open(name, load, &train, local.as_ref().map(|local| &local.versioned), opening.seed, cpu)?;

@@ -1,10 +1,12 @@
 //! Models for other programs: a folder that `transformers` loads, or an adapter that PEFT does.
 
-use crate::model::adapter::{self, BaseLocation};
-use crate::model::checkpoint::open;
-use crate::model::saved::{named, published};
+use crate::model::adapter::{self, read_adapter, BaseLocation};
+use crate::model::checkpoint::load_stored;
+use crate::model::saved::named;
 use crate::tensors::write as tensors;
 use crate::update::Moments;
+use flow_checkpoint::saved::published;
+use flow_checkpoint::stored::open;
 use flow_model::folder::{json, text, whole};
 use flow_model::on_disk::gguf_at;
 use flow_model::on_disk::{CONFIG, WEIGHTS};
@@ -42,7 +44,7 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind> {
     }
     if !merge {
         if let Some((adapter, own)) = stored.adapters.pop() {
-            let flat = own.read(&adapter, Device::Cpu)?;
+            let flat = read_adapter(&own, &adapter, Device::Cpu)?;
             let (moments, base) = (Moments::new(&flat), own.base()?);
             let name = base.display().to_string();
             let saved = adapter::SavedAdapter { adapter, flat, moments, version: own.trained.version, base: BaseLocation::Named(&name) };
@@ -51,7 +53,7 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind> {
         }
     }
     let config = config(stored.architecture.config()).map_err(|fault| PolicyError::at(from, fault))?;
-    let saved = stored.load(Device::Cpu, Kind::Float)?;
+    let saved = load_stored(stored, Device::Cpu, Kind::Float)?;
     whole(to, |to| {
         json(&to.join(CONFIG), &config)?;
         for (name, contents) in saved.tokenizer.files() {

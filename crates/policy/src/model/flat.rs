@@ -1,8 +1,8 @@
 //! Tensors of files as one flat vector.
 
-use super::source::{read_finite, TensorSource};
 use crate::tensors::torch_error;
 use crate::threads::spread;
+use flow_checkpoint::source::{read_finite, TensorSource};
 use flow_model::parameters::Layout;
 use flow_model::Result;
 use tch::{Device, Kind, Tensor};

@@ -9,17 +9,13 @@ pub mod bert;
 pub mod cache;
 pub mod checkpoint;
 mod decoder;
-pub mod description;
 pub mod export;
 pub mod flat;
-mod gguf;
 mod linear;
 pub mod lora;
 pub mod reading;
 pub mod rope;
-pub mod safetensors;
 pub mod saved;
-pub mod source;
 mod views;
 pub mod weights;
 

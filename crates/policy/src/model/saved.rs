@@ -6,45 +6,20 @@
 //! name, synced, then renamed.
 
 use crate::model::flat::read as read_tensors;
-use crate::model::safetensors::SafetensorsFiles;
-use crate::model::source::{check, TensorSource};
 use crate::tensors::{named_parts, write as tensors};
 use crate::update::Moments;
+use flow_checkpoint::safetensors::SafetensorsFiles;
+use flow_checkpoint::saved::{has_mean, published, NewModelConfig, TrainingProgress, MEAN};
 use flow_model::folder::{json, text, whole};
 use flow_model::on_disk::{CONFIG, MOMENTS, TRAINED, WEIGHTS};
 use flow_model::parameters::Layout;
 use flow_model::Architecture;
 use flow_model::{Head, ModelFault, Result};
 use flow_text::Tokenizer;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
-
-/// The `config.json` of a new model.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewModelConfig {
-    /// The architecture's name.
-    pub format: String,
-    /// Its configuration.
-    pub shape: Value,
-    /// The version of its weights.
-    pub version: u64,
-    /// Steps of the optimiser.
-    pub steps: u64,
-}
-
-/// How far a model was trained.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
-pub struct TrainingProgress {
-    /// The version of its weights.
-    pub version: u64,
-    /// Steps of the optimiser.
-    pub steps: u64,
-}
 
 /// A model with all that is saved of it.
 pub struct SavedModel {
@@ -100,11 +75,6 @@ fn write(saved: &SavedModel, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a model came from elsewhere, as a folder that others can read.
-pub fn published(architecture: &dyn Architecture) -> bool {
-    architecture.config().get("model_type").is_some()
-}
-
 /// Writes all of `saved` but how it is being trained into a folder that is there.
 pub fn write_weights(saved: &SavedModel, folder: &Path) -> Result<()> {
     let (architecture, shape) = (&saved.architecture, saved.architecture.config());
@@ -138,22 +108,4 @@ pub fn read_moments(files: &SafetensorsFiles, layout: &Layout, steps: u64, devic
     let read = |prefix| read_tensors(files, layout, prefix, device, Kind::Float);
     let mean = has_mean(files).then(|| read(MEAN)).transpose()?;
     Ok(Moments { first: read("first.")?, second: read("second.")?, steps, mean })
-}
-
-/// Whether the moments of every parameter of `layout` are in `files`.
-pub fn check_moments(files: &SafetensorsFiles, layout: &Layout) -> Result<()> {
-    check(files, layout, "first.", |_| false)?;
-    check(files, layout, "second.", |_| false)?;
-    if has_mean(files) {
-        check(files, layout, MEAN, |_| false)
-    } else {
-        Ok(())
-    }
-}
-
-/// What the names of a mean of the weights begin with.
-const MEAN: &str = "mean.";
-
-fn has_mean(files: &SafetensorsFiles) -> bool {
-    files.names().iter().any(|name| name.starts_with(MEAN))
 }

@@ -1,6 +1,5 @@
 //! Model folders and files that can't be used: each has a message that names what is wrong, and nothing is loaded.
 
-use crate::model::checkpoint;
 use crate::tests::parity::folder;
 use serde_json::{json, Value};
 use std::fs;
@@ -14,7 +13,7 @@ fn error_text(name: &str, change: impl FnOnce(&Path)) -> String {
         fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
     }
     change(copy.path());
-    match checkpoint::open(copy.path()) {
+    match flow_checkpoint::stored::open(copy.path()) {
         Err(error) => error.to_string().replace(&copy.path().display().to_string(), ""),
         Ok(_) => "nothing".into(),
     }
@@ -159,7 +158,7 @@ fn gguf_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.gguf");
         fs::write(&path, bytes).unwrap();
-        checkpoint::open(&path).err().unwrap().to_string()
+        flow_checkpoint::stored::open(&path).err().unwrap().to_string()
     };
     let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let file = |version: u32, tensors: u64, values: u64, rest: &[u8]| {
@@ -188,8 +187,8 @@ fn a_saved_vocabulary_is_the_one_that_the_weights_were_trained_with() {
     crate::tests::start(1).save("actor", &folder).unwrap();
     let words = folder.join("vocabulary.json");
     let whole: Vec<String> = serde_json::from_str(&fs::read_to_string(&words).unwrap()).unwrap();
-    assert!(checkpoint::open(&folder).is_ok());
+    assert!(flow_checkpoint::stored::open(&folder).is_ok());
     fs::write(&words, json!([&whole[..], &["another".to_string()]].concat()).to_string()).unwrap();
-    let error = checkpoint::open(&folder).err().unwrap().to_string();
+    let error = flow_checkpoint::stored::open(&folder).err().unwrap().to_string();
     holds(error, &["vocabulary.json", &format!("{} tokens, the model {}", whole.len() + 259, whole.len() + 258)]);
 }

@@ -2,6 +2,7 @@
 
 use crate::tests::parity::folder;
 use crate::*;
+use flow_checkpoint::EncoderDescription;
 use flow_model::*;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;

@@ -3,6 +3,7 @@
 
 use crate::tests::parity::folder;
 use crate::*;
+use flow_checkpoint::Description;
 use flow_model::config::{DecoderConfig, OutputHead};
 use flow_model::rope::Scaling;
 use flow_model::*;

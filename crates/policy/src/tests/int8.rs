@@ -201,9 +201,9 @@ fn a_base_that_is_packed_as_it_is_read_is_the_same() {
     };
     for model in ["llama-tied", "llama-biases", "qwen2", "qwen3"] {
         for kept in [MatrixFormat::Int8, MatrixFormat::F32] {
-            let stored = checkpoint::open(&folder(model)).unwrap();
-            let read = stored.packed(kept).unwrap().unwrap();
-            let saved = stored.load(Device::Cpu, Kind::Float).unwrap();
+            let stored = flow_checkpoint::stored::open(&folder(model)).unwrap();
+            let read = checkpoint::packed(&stored, kept).unwrap().unwrap();
+            let saved = checkpoint::load_stored(stored, Device::Cpu, Kind::Float).unwrap();
             let whole = Net::new(saved.architecture, &saved.flat, Kind::Float, saved.tokenizer.ends()).packed(kept, false);
             assert!(weighed(&read) == weighed(&whole) && weighed(&read).concat().iter().all(|x| *x < 0.0), "{model}, {kept:?}");
         }

@@ -220,10 +220,11 @@ fn logits_gradients_and_merged_matrices_are_those_of_peft() {
         let base: serde_json::Value = serde_json::from_str(&fs::read_to_string(base_folder.join("golden.json")).unwrap()).unwrap();
         let tokens = |key: &str| base[key].as_array().unwrap().iter().map(|token| token.as_i64().unwrap()).collect::<Vec<_>>();
         let (prompt, response) = (tokens("prompt"), tokens("response"));
-        let (stored, saved) = (checkpoint::open(&path).unwrap(), checkpoint::load(&base_folder, Device::Cpu, Kind::Float).unwrap());
+        let (stored, saved) =
+            (flow_checkpoint::stored::open(&path).unwrap(), checkpoint::load(&base_folder, Device::Cpu, Kind::Float).unwrap());
         let (adapter, own) = stored.adapters.last().unwrap();
         let plain = Net::new(saved.architecture, &saved.flat, Kind::Float, saved.tokenizer.ends());
-        let net = plain.adapted(adapter, &own.read(adapter, Device::Cpu).unwrap()).unwrap().share(true);
+        let net = plain.adapted(adapter, &crate::model::adapter::read_adapter(own, adapter, Device::Cpu).unwrap()).unwrap().share(true);
         let ids = [prompt.clone(), response.clone()].concat();
         let logits = net.outputs(&states(&net, &ids, AttentionLayout::Packed));
         let far = |a: &Tensor, b: &Tensor| (a - b).abs().max().double_value(&[]);

@@ -1,6 +1,5 @@
 //! Hooks adapters on one base: its weights are there once, and each adapter learns by itself.
 
-use crate::model::checkpoint;
 use crate::tests::{examples, requests, sampling, tiny};
 use crate::versions::VersionedModel;
 use crate::*;
@@ -184,7 +183,7 @@ fn saved_gone_on_with_and_loaded_whole() {
     let whole = start(&[("critic", load)], 1).unwrap();
     let found = whole.values("critic", 0, rows.clone()).unwrap();
     assert!(found.concat().iter().zip(wanted.concat()).all(|(a, b)| (a - b).abs() < 1e-4));
-    let critic = checkpoint::open(&second).unwrap();
+    let critic = flow_checkpoint::stored::open(&second).unwrap();
     assert!(critic.values() && !critic.architecture.sizes().value, "the head is the adapter's");
 }
 

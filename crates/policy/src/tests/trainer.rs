@@ -3,6 +3,7 @@
 use crate::tests::parity::folder;
 use crate::trainer::TrainedModel;
 use crate::*;
+use flow_checkpoint::inspect;
 use flow_core::seed::Random;
 use flow_model::*;
 use std::collections::{BTreeMap, HashMap};

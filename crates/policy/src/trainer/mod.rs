@@ -13,18 +13,19 @@ mod process;
 pub use learner::TrainerWeights;
 
 use crate::learner::RowLimits;
-use crate::model::adapter::{self, BaseLocation, SavedAdapter, StoredAdapter};
-use crate::model::checkpoint;
-use crate::model::saved::TrainingProgress;
+use crate::model::adapter::{self, BaseLocation, SavedAdapter};
 use crate::update::Moments;
 use crate::versions::VersionedModel;
+use flow_checkpoint::opened::{critic, places, unfit, Places};
+use flow_checkpoint::saved::TrainingProgress;
+use flow_checkpoint::stored;
 use flow_core::seed::{bytes, mix, text};
 use flow_model::folder::{json, read, whole};
-use flow_model::lora::{Adapter, Lora, HEAD_MODULE};
-use flow_model::on_disk::{gguf_at, is_adapter_folder, ADAPTER_CONFIG, ADAPTER_WEIGHTS};
+use flow_model::lora::{Adapter, Lora};
 use flow_model::on_disk::{is_moments, CONFIG, TRAINED};
+use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
 use flow_model::Sizes;
-use flow_model::{Base, Dtype, FileFault, Head, LoadModel, ModelFault, PolicyError, Result, TrainSettings};
+use flow_model::{Dtype, FileFault, LoadModel, ModelFault, PolicyError, Result, TrainSettings};
 use flow_serve::{ExportedWeights, Weights};
 use flow_text::Tokenizer;
 use flow_text::FILES;
@@ -37,14 +38,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use tch::Tensor;
-
-/// Where the weights lie that a trainer loads.
-struct Places {
-    /// The model.
-    base: PathBuf,
-    /// The adapter that it learns on, where it has one already.
-    adapter: Option<PathBuf>,
-}
 
 /// A model that learns in a trainer.
 pub struct TrainedModel {
@@ -105,59 +98,6 @@ impl Drop for Passing {
     }
 }
 
-/// Why a model can't learn in a trainer, by its settings and its files, if it can't; and the setting that says it.
-///
-/// # Errors
-/// If a file can't be read.
-pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
-    let Some(train) = &load.train else { return Ok(None) };
-    let own = Path::new(&load.load);
-    let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
-    Ok(match () {
-        () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
-        () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
-        () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
-        () if gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
-        () if is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
-            Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
-        }
-        () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
-        () => None,
-    })
-}
-
-/// Whether it is a critic: `head` says so, or its files.
-///
-/// # Errors
-/// If a file can't be read.
-pub fn critic(load: &LoadModel) -> Result<bool> {
-    let Places { base, adapter } = places(load)?;
-    let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
-    let learnt = adapter.map(|folder| read::<Value>(&folder.join(ADAPTER_CONFIG))).transpose()?;
-    let beside = learnt
-        .is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| saved.iter().any(|module| module == HEAD_MODULE)));
-    Ok(load.head == Some(Head::Value) || stored || beside)
-}
-
-/// The folder of the model that it is an adapter of, or it itself.
-///
-/// # Errors
-/// If a file can't be read.
-pub fn base(load: &LoadModel) -> Result<PathBuf> {
-    Ok(places(load)?.base)
-}
-
-/// Where its weights lie. An adapter must be one that flow and servers compute as PEFT does.
-fn places(load: &LoadModel) -> Result<Places> {
-    let adapter = load.adapter.as_ref().map(PathBuf::from);
-    let stored = adapter.as_deref().map(StoredAdapter::open).transpose()?;
-    let base = match stored.filter(|_| load.adapter.as_ref() == Some(&load.load)) {
-        Some(stored) => stored.base()?,
-        None => PathBuf::from(&load.load),
-    };
-    Ok(Places { base, adapter })
-}
-
 impl TrainedModel {
     /// The model of that name, as the pipeline describes it, in a trainer; `seed` is the run's. `local` is the same
     /// model in this process, where no server generates for it.
@@ -177,7 +117,7 @@ impl TrainedModel {
         }
         let Places { base, adapter } = places(load)?;
         let critic = critic(load)?;
-        let tokenizer = local.map_or_else(|| checkpoint::tokenizer(&base), |local| Ok(local.tokenizer.clone()))?;
+        let tokenizer = local.map_or_else(|| stored::tokenizer(&base), |local| Ok(local.tokenizer.clone()))?;
         let seed = mix(seed, text(name));
         let passing = Passing::new(train.folder.as_deref())?;
         let begun = passing.0.join("start");
@@ -373,7 +313,7 @@ impl TrainedModel {
 /// here. Gives whether that was done.
 fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) -> Result<bool> {
     let Some(lora) = &load.lora else { return Ok(false) };
-    let stored = match checkpoint::open(base) {
+    let stored = match stored::open(base) {
         Ok(stored) => stored,
         Err(PolicyError::File { fault: FileFault::Unsupported(_), .. }) => return Ok(false),
         Err(error) => return Err(error),

@@ -1,6 +1,6 @@
 //! The tokenizer of a GGUF file as the `tokenizer.json` and `tokenizer_config.json` that it was made from.
 
-use crate::model::gguf::reader::Metadata;
+use crate::gguf::reader::Metadata;
 use flow_model::harmless::{any, check, empty, off, Rule};
 use flow_model::FileFault;
 use serde_json::{json, Map, Value};

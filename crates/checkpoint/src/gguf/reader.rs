@@ -1,6 +1,6 @@
 //! Reads the part of a GGUF file that lies before its tensors.
 
-use crate::model::gguf::blocks::{BlockType, TYPES};
+use crate::gguf::blocks::{BlockType, TYPES};
 use flow_core::files;
 use flow_model::folder::{NOT_FETCHED, POINTER};
 use flow_model::{FileFault, PolicyError, Result};

@@ -1,6 +1,6 @@
 //! What ggml calls the tensors and sizes of each architecture, in the words of `transformers`.
 
-use crate::model::gguf::reader::Metadata;
+use crate::gguf::reader::Metadata;
 use flow_model::harmless::{any, check, empty, off, one, Rule};
 use flow_model::FileFault;
 use serde_json::{json, Value};

@@ -3,7 +3,7 @@
 //! A file is the length of its header (8 bytes, the least significant first), the header (JSON: for each tensor its
 //! type, its sizes and where it lies), and the tensors' bytes.
 
-use crate::model::source::TensorSource;
+use crate::source::TensorSource;
 use flow_core::files;
 use flow_model::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
 use flow_model::{FileFault, PolicyError, Result};

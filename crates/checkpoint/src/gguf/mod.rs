@@ -10,7 +10,7 @@ mod names;
 mod reader;
 mod tokenizer;
 
-use crate::model::source::TensorSource;
+use crate::source::TensorSource;
 use blocks::BlockType;
 use flow_model::on_disk::parts;
 use flow_model::{FileFault, PolicyError, Result};

@@ -1,6 +1,6 @@
 //! What a person wants to know of a model before it is loaded: what it is, and whether it fits.
 
-use crate::model::checkpoint::open;
+use crate::stored::open;
 use flow_model::lora::{Adapter, Lora};
 use flow_model::parameters::Layout;
 use flow_model::{Dtype, LoraSettings, Result};

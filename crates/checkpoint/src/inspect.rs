@@ -1,12 +1,11 @@
 //! Whether a model can be made as a pipeline describes it, as far as headers, configurations and tokenizers tell: no
 //! weights are read.
 
-use crate::encode::EncoderDescription;
-use crate::model::adapter::StoredAdapter;
-use crate::model::checkpoint;
-use crate::model::saved::published;
-use crate::trainer;
-use crate::versions::opened;
+use crate::adapter::StoredAdapter;
+use crate::encoder::EncoderDescription;
+use crate::opened::{self, opened};
+use crate::saved::published;
+use crate::stored as checkpoint;
 use flow_model::folder::WANTED;
 use flow_model::lora::{Adapter, Lora};
 use flow_model::parameters::Layout;
@@ -48,7 +47,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
         ModelSettings::Load(load) => {
             if load.train.is_some() {
                 let at = if load.adapter.is_some() { "adapter" } else { "load" };
-                let unfit = trainer::unfit(load).map_err(|error| (at, error))?;
+                let unfit = opened::unfit(load).map_err(|error| (at, error))?;
                 unfit.map_or(Ok(()), |(setting, why)| Err(fault(setting)(ModelFault::Train { why: why.into() })))?;
             }
             let (stored, adapter) = match opened(load) {

@@ -1,0 +1,100 @@
+//! The models that a pipeline loads, as they are on disk: with the adapter that they learn on, and what a trainer takes
+//! of them.
+
+use crate::adapter::StoredAdapter;
+use crate::stored::{self, StoredModel};
+use flow_model::folder::read;
+use flow_model::lora::{Adapter, HEAD_MODULE};
+use flow_model::on_disk::{gguf_at, is_adapter_folder, ADAPTER_CONFIG, CONFIG};
+use flow_model::{Base, Head, LoadModel, PolicyError, Result};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A model as it lies on disk, and the adapter that it learns on; no weights are read.
+pub type OpenedModel = (StoredModel, Option<(Arc<Adapter>, StoredAdapter)>);
+
+/// Opens the model of `load`.
+///
+/// # Errors
+/// The setting that names what can't be opened, and why.
+pub fn opened(load: &LoadModel) -> Result<OpenedModel, (&'static str, PolicyError)> {
+    let mut stored = stored::open(Path::new(&load.load)).map_err(|error| ("load", error))?;
+    if let Some(tokenizer) = Arc::get_mut(&mut stored.tokenizer) {
+        tokenizer.set(&load.template);
+    }
+    let adapter = match &load.adapter {
+        None => None,
+        // The folder of an adapter names its base, too.
+        Some(folder) if *folder == load.load && !stored.adapters.is_empty() => stored.adapters.pop(),
+        Some(folder) => {
+            let own = || {
+                let own = StoredAdapter::open(Path::new(folder))?;
+                Ok((Arc::new(stored.adapted_by(&own)?), own))
+            };
+            Some(own().map_err(|error| ("adapter", error))?)
+        }
+    };
+    Ok((stored, adapter))
+}
+
+/// Why a model can't learn in a trainer, by its settings and its files, if it can't; and the setting that says it.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
+    let Some(train) = &load.train else { return Ok(None) };
+    let own = Path::new(&load.load);
+    let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
+    Ok(match () {
+        () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
+        () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
+        () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
+        () if gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
+        () if is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
+            Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
+        }
+        () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
+        () => None,
+    })
+}
+
+/// Whether it is a critic: `head` says so, or its files.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn critic(load: &LoadModel) -> Result<bool> {
+    let Places { base, adapter } = places(load)?;
+    let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
+    let learnt = adapter.map(|folder| read::<Value>(&folder.join(ADAPTER_CONFIG))).transpose()?;
+    let beside = learnt
+        .is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| saved.iter().any(|module| module == HEAD_MODULE)));
+    Ok(load.head == Some(Head::Value) || stored || beside)
+}
+
+/// The folder of the model that it is an adapter of, or it itself.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn base(load: &LoadModel) -> Result<PathBuf> {
+    Ok(places(load)?.base)
+}
+
+/// Where its weights lie. An adapter must be one that flow and servers compute as PEFT does.
+pub fn places(load: &LoadModel) -> Result<Places> {
+    let adapter = load.adapter.as_ref().map(PathBuf::from);
+    let stored = adapter.as_deref().map(StoredAdapter::open).transpose()?;
+    let base = match stored.filter(|_| load.adapter.as_ref() == Some(&load.load)) {
+        Some(stored) => stored.base()?,
+        None => PathBuf::from(&load.load),
+    };
+    Ok(Places { base, adapter })
+}
+
+/// Where the weights lie that a trainer loads.
+pub struct Places {
+    /// The model.
+    pub base: PathBuf,
+    /// The adapter that it learns on, where it has one already.
+    pub adapter: Option<PathBuf>,
+}

@@ -1,0 +1,54 @@
+//! What a model's folder says of its training.
+
+use crate::safetensors::SafetensorsFiles;
+use crate::source::{check, TensorSource};
+use flow_model::parameters::Layout;
+use flow_model::{Architecture, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The `config.json` of a new model.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewModelConfig {
+    /// The architecture's name.
+    pub format: String,
+    /// Its configuration.
+    pub shape: Value,
+    /// The version of its weights.
+    pub version: u64,
+    /// Steps of the optimiser.
+    pub steps: u64,
+}
+
+/// How far a model was trained.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub struct TrainingProgress {
+    /// The version of its weights.
+    pub version: u64,
+    /// Steps of the optimiser.
+    pub steps: u64,
+}
+
+/// Whether a model came from elsewhere, as a folder that others can read.
+pub fn published(architecture: &dyn Architecture) -> bool {
+    architecture.config().get("model_type").is_some()
+}
+
+/// Whether the moments of every parameter of `layout` are in `files`.
+pub fn check_moments(files: &SafetensorsFiles, layout: &Layout) -> Result<()> {
+    check(files, layout, "first.", |_| false)?;
+    check(files, layout, "second.", |_| false)?;
+    if has_mean(files) {
+        check(files, layout, MEAN, |_| false)
+    } else {
+        Ok(())
+    }
+}
+
+/// What the names of a mean of the weights begin with.
+pub const MEAN: &str = "mean.";
+
+pub fn has_mean(files: &SafetensorsFiles) -> bool {
+    files.names().iter().any(|name| name.starts_with(MEAN))
+}
