@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text wheel release watched test-python test-view view door drift worlds world-faults build check doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -20,11 +20,11 @@ build: $(FETCH)
 # flow's own code, so that is built without optimisation: from nothing in nine minutes instead of thirteen. `make build` puts the fast program back.
 test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some sixteen minutes the first time)"
-	OMP_NUM_THREADS=1 $(CARGO) test --release $(foreach p,flow flow-model flow-pipeline flow-policy flow-serve flow-text,--config profile.release.package.$p.opt-level=0)
+	OMP_NUM_THREADS=1 $(CARGO) test --release $(foreach p,flow flow-checkpoint flow-model flow-pipeline flow-policy flow-serve flow-text,--config profile.release.package.$p.opt-level=0)
 
 # An edit of rows, a formula, an environment or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
 test-log: $(filter libduckdb,$(FETCH))
-test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text: test-%:
+test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text: test-%:
 	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)
 
 # The Python package: its core needs no other package.
@@ -51,6 +51,10 @@ worlds:
 # Real worlds that fail in one step of a hundred: a JVM that dies, one that stops, a browser that stops, a server that answers with an error.
 world-faults: build
 	python3 tests/soak/world_faults.py $(ARGS)
+
+# A flow that needs no libtorch and no C++ compiler: it reads, checks and shows, and runs models that servers answer for.
+without-torch: $(filter libduckdb,$(FETCH))
+	env -u LIBTORCH $(CARGO) clippy --release --no-default-features -p flow -- -D warnings
 
 # What CI checks beside the tests.
 check: $(FETCH)

@@ -56,7 +56,7 @@
 //! - On one machine, the same binary, pipeline and seed give the same rows, advantages and final weights, bit for bit,
 //!   on any number of workers, of libtorch threads and of processes. What an episode is depends on its name and the
 //!   weights alone, an iteration's rows are learnt from in the order of their names, and a gradient is the same sum of
-//!   the same parts, whichever process computes them ([`flow_policy::Peers`]): nothing depends on which process, worker or
+//!   the same parts, whichever process computes them ([`flow_model::Peers`]): nothing depends on which process, worker or
 //!   moment a row came from. Of the figures, times differ, `retried` where programs fail (it also counts the episodes
 //!   that shared the failed process), `tokens_computed` and `tokens_distinct` of nodes that play or reflect (each
 //!   process counts its own reading), and a mean of returns may differ in its last bit where returns are no sums of a

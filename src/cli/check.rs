@@ -32,7 +32,9 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     );
     if let Some(promise) = Promise::of(pipeline) {
         let place = device.to_string();
-        let usable = if libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
+        // What a server runs is computed there.
+        let remote = pipeline.models.values().all(ops::remote);
+        let usable = if remote || libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
         match usable {
             Ok(()) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
             // The file is right, and a run would end at once.

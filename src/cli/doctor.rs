@@ -40,7 +40,7 @@ enum State {
     /// It isn't there; what needs it says so.
     Missing,
     /// It was asked for, and isn't available.
-    Mistake,
+    Wrong,
 }
 
 /// One thing that was looked at.
@@ -77,7 +77,7 @@ impl DoctorArgs {
             OutputFormat::Json => answer(&serde_json::to_string_pretty(&findings)?),
             OutputFormat::Text => findings.iter().for_each(|finding| paint(&line(finding))),
         }
-        let wrong = findings.iter().any(|finding| finding.state == State::Mistake);
+        let wrong = findings.iter().any(|finding| finding.state == State::Wrong);
         Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
@@ -86,12 +86,12 @@ impl DoctorArgs {
         Ok(match FoundDevice::look(choice) {
             Ok(device) => {
                 let finding = Finding::new("device", device.to_string());
-                match device.note().filter(|_| !device.device().is_cuda()) {
+                match device.note().filter(|_| !device.is_cuda()) {
                     Some(note) => finding.but(State::Slow, note),
                     None => finding,
                 }
             }
-            Err(error) => Finding::new("device", choice.to_string()).but(State::Mistake, error.to_string()),
+            Err(error) => Finding::new("device", choice.to_string()).but(State::Wrong, error.to_string()),
         })
     }
 
@@ -131,7 +131,7 @@ fn line(finding: &Finding) -> String {
         State::Good => (GREEN, "ok"),
         State::Slow => (YELLOW, "slow"),
         State::Missing => (YELLOW, "none"),
-        State::Mistake => (RED, "wrong"),
+        State::Wrong => (RED, "wrong"),
     };
     let note = finding.note.as_ref().map(|note| format!("\n       {}", printable(note))).unwrap_or_default();
     format!("{colour}{mark:<5}{colour:#}  {:<10} {}{note}\n", finding.name, printable(&finding.found))
@@ -170,7 +170,7 @@ fn speed(path: &str) -> Finding {
                 "{path} with `base: int8` on one core: {reading:.0} tokens a second read, {one:.0} written for one prompt, {many:.0} for 32, {learning:.0} learnt by LoRA"
             ),
         ),
-        Err(error) => Finding::new("speed", path).but(State::Mistake, error.to_string()),
+        Err(error) => Finding::new("speed", path).but(State::Wrong, error.to_string()),
     }
 }
 
@@ -192,7 +192,7 @@ fn memory() -> Finding {
 fn torch() -> Finding {
     let libtorch = match libtorch() {
         Ok(libtorch) => libtorch,
-        Err(error) => return Finding::new("libtorch", "none").but(State::Mistake, error.to_string()),
+        Err(error) => return Finding::new("libtorch", "none").but(State::Wrong, error.to_string()),
     };
     let gpus = gpus();
     let cuda = match (libtorch.cuda, gpus) {
@@ -213,7 +213,7 @@ fn torch() -> Finding {
 fn duckdb() -> Finding {
     match flow_log::engine_version() {
         Ok(version) => Finding::new("DuckDB", version),
-        Err(error) => Finding::new("DuckDB", "none").but(State::Mistake, format!("queries need it: {error}")),
+        Err(error) => Finding::new("DuckDB", "none").but(State::Wrong, format!("queries need it: {error}")),
     }
 }
 
@@ -243,7 +243,7 @@ fn worlds() -> Finding {
 fn server(status: ServerStatus) -> Finding {
     let name = "server";
     if let Some(fault) = &status.fault {
-        return Finding::new(name, status.address.clone()).but(State::Mistake, format!("no answer: {fault}"));
+        return Finding::new(name, status.address.clone()).but(State::Wrong, format!("no answer: {fault}"));
     }
     let version = status.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     let finding = Finding::new(

@@ -2,9 +2,10 @@
 
 use super::models::{newest_of, run_at};
 use flow_checkpoint::Description;
+use flow_int8::products::isa::row_by_row_is_quick;
 use flow_model::ModelSettings;
 use flow_pipeline::{Catalog, Mistake, Pipeline, Role};
-use flow_policy::{adapters, available, parameters, row_by_row_is_quick, DeviceChoice, LEARNING, PLAYING};
+use flow_policy::{adapters, available, on_gpu, parameters, DeviceChoice, LEARNING, PLAYING};
 use std::path::Path;
 
 /// A vocabulary has a token a byte, at least.
@@ -13,7 +14,7 @@ const LEAST_WORDS: usize = 256;
 /// The models that are larger than the memory that there is.
 pub fn too_large(pipeline: &Pipeline, catalog: &Catalog) -> Vec<Mistake> {
     // What a GPU has is known once it is used.
-    let processor = DeviceChoice::named().and_then(DeviceChoice::find).is_ok_and(|device| !device.is_cuda());
+    let processor = DeviceChoice::named().and_then(on_gpu).is_ok_and(|gpu| !gpu);
     let Some(free) = available().filter(|_| processor) else { return Vec::new() };
     pipeline.models.keys().filter_map(|name| large(name, pipeline, catalog, free)).collect()
 }

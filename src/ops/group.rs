@@ -27,7 +27,7 @@ struct Group {
     /// whole iteration. All attempts at a task are compared unless `attempt` is among them. A reflection is made in no
     /// state, observation or visitation_depth: by these, reflections agree with one another alone.
     by: Vec<String>,
-    /// Hooks splits these groups by where a turn comes from: so many states before its own, in their order, must
+    /// Further splits these groups by where a turn comes from: so many states before its own, in their order, must
     /// agree too (HGPO, arXiv 2602.22817). Reflections have none. Default: 0.
     #[serde(default)]
     #[schemars(range(max = 1000))]
@@ -35,7 +35,7 @@ struct Group {
     /// How a turn is grouped that has fewer states before it than `history`.
     #[serde(default)]
     early_turns: EarlyTurns,
-    /// Hooks splits these groups by texts that are alike: { column: observation, at_least: 0.95, autojunk: true }.
+    /// Further splits these groups by texts that are alike: { column: observation, at_least: 0.95, autojunk: true }.
     similar: Option<Similar>,
 }
 

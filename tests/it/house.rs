@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The folder of the program, and those of the packages, with the name that code gives them.
-const ROOTS: [(&str, Option<&str>); 11] = [
+const ROOTS: [(&str, Option<&str>); 12] = [
     ("src", None),
+    ("crates/checkpoint/src", Some("flow_checkpoint")),
     ("crates/core/src", Some("flow_core")),
     ("crates/credit/src", Some("flow_credit")),
     ("crates/env/src", Some("flow_env")),
@@ -174,16 +175,17 @@ fn imports_are_read_whole() {
 }
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
-const BUDGETS: [(&str, usize); 11] = [
+const BUDGETS: [(&str, usize); 12] = [
     ("src", 26_000),
+    ("crates/checkpoint/src", 1_550),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 3_000),
     ("crates/env/src", 6_200),
     ("crates/int8/src", 3_250),
     ("crates/log/src", 3_700),
-    ("crates/model/src", 2_400),
+    ("crates/model/src", 2_450),
     ("crates/pipeline/src", 3_550),
-    ("crates/policy/src", 8_500),
+    ("crates/policy/src", 7_100),
     ("crates/serve/src", 1_850),
     ("crates/text/src", 1_300),
 ];

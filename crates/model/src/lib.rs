@@ -15,10 +15,12 @@ mod llama;
 pub mod lora;
 pub mod on_disk;
 pub mod parameters;
+mod peers;
 pub mod peft;
 mod qwen2;
 mod qwen3;
 mod remote_settings;
+mod report;
 mod request;
 pub mod rope;
 mod sampling;
@@ -31,8 +33,10 @@ mod variants;
 
 pub use choices::OPEN;
 pub use error::{first_line, FileFault, ModelFault, PolicyError, Result, RowFault, Unanswered, UpdateFault};
+pub use peers::Peers;
 pub use remote_settings::{RemoteModel, ServeSettings, ServerSettings, StartSettings, TemplateVariables, TrainSettings, VllmServers};
-pub use request::{Example, GenerationOutput, Reply, Request};
+pub use report::{RowReport, RowUse, TokenFigures, UpdateReport};
+pub use request::{ChoiceScores, Example, GenerationOutput, Reply, Request};
 pub use sampling::Sampling;
 pub use settings::{
     Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, SharedModel, TokenKind,

@@ -148,7 +148,7 @@ pub struct StartSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 16))]
     pub length: Option<usize>,
-    /// Hooks arguments of `vllm serve`.
+    /// Further arguments of `vllm serve`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
     /// Seconds until all of them must answer.

@@ -47,6 +47,14 @@ pub struct GenerationOutput {
     pub tokens: Tally,
 }
 
+/// A number for each of the choices of each request, in their order, and what it took to find them.
+pub struct ChoiceScores {
+    /// By request, and then by its choices.
+    pub choices: Vec<Vec<f64>>,
+    /// The tokens that were read.
+    pub tokens: Tally,
+}
+
 /// One training row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Example {

@@ -67,9 +67,9 @@ pub struct OperatorSpec {
     pub settings: serde_json::Value,
     /// How settings that fit the schema are read.
     pub read: ReadSettings,
-    /// Hooks columns that these settings need.
+    /// Further columns that these settings need.
     pub needs: fn(&With) -> Vec<Need>,
-    /// Hooks columns that it adds with these settings.
+    /// Further columns that it adds with these settings.
     pub makes: fn(&With) -> Vec<String>,
     /// Columns of `adds` that it doesn't add with these settings.
     pub lacks: fn(&With) -> Vec<&'static str>,

@@ -4,17 +4,11 @@
 use crate::model::Net;
 use crate::versions::not_in_engine;
 use flow_int8::engine::MatrixFormat;
-use flow_int8::products::isa::{Isa, Level};
+use flow_int8::products::isa::row_by_row_is_quick;
 use flow_model::{Act, ModelFault};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tch::Kind;
-
-/// Whether row by row is the faster way to act: plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a
-/// lesser set of instructions a model acts with the same bits.
-pub fn row_by_row_is_quick() -> bool {
-    Isa::new(Level::Avx2).is_some()
-}
 
 /// The acting copy of a model.
 #[derive(Default)]

@@ -33,34 +33,54 @@
 //!
 //! Four rooms more: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is
 //! learnt and how), `remote` (answers of a server).
+#![cfg_attr(not(feature = "torch"), allow(dead_code))]
+
+#[cfg(feature = "torch")]
 mod acting;
 mod backend;
 mod device;
+#[cfg(feature = "torch")]
 mod encode;
+mod export;
+#[cfg(feature = "torch")]
 mod generate;
+#[cfg(feature = "torch")]
 mod learner;
+#[cfg(feature = "torch")]
+mod libtorch;
 mod memory;
+#[cfg(feature = "torch")]
 mod model;
+mod panics;
 mod pause;
 pub mod rates;
 mod state;
+#[cfg(feature = "torch")]
 mod tensors;
-#[cfg(test)]
+#[cfg(all(test, feature = "torch"))]
 mod tests;
 mod thread;
+#[cfg(feature = "torch")]
 mod threads;
+#[cfg(feature = "torch")]
 mod trainer;
+#[cfg(feature = "torch")]
 mod update;
+#[cfg(feature = "torch")]
 mod versions;
+#[cfg(not(feature = "torch"))]
+mod without;
 
-pub use acting::row_by_row_is_quick;
-pub use device::{gpus, libtorch, DeviceChoice, FoundDevice, Hardware};
-pub use generate::weigh::ChoiceScores;
+pub use device::{DeviceChoice, FoundDevice, Hardware};
+pub use export::ExportKind;
+#[cfg(feature = "torch")]
+pub use libtorch::{gpus, libtorch, on_gpu};
 pub use memory::{adapters, available, parameters, unfit, LEARNING, PLAYING};
-pub use model::export::{export, ExportKind};
+#[cfg(feature = "torch")]
+pub use model::export::export;
 pub use thread::Policy;
-pub use update::parallel::Peers;
-pub use update::report::{RowReport, RowUse, TokenFigures, UpdateReport};
+#[cfg(not(feature = "torch"))]
+pub use without::{export, gpus, libtorch, on_gpu};
 
 /// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avxvnni`, `avx2` or `plain`. The
 /// environment variable `FLOW_ISA` can name a lesser one; the bits are the same.

@@ -1,11 +1,11 @@
 //! What the policy thread owns: the models of a process by name.
 
 use crate::backend::{self, At, Learnt, Model, Opening};
-use crate::device::libtorch;
+use crate::libtorch;
 use crate::memory;
-use crate::{FoundDevice, Hardware, Peers, UpdateReport};
+use crate::{FoundDevice, Hardware};
 use flow_int8::products::choice;
-use flow_model::{Act, Example, ModelFault, ModelSettings, PolicyError, Result, Sizes, UpdateSettings};
+use flow_model::{Act, Example, ModelFault, ModelSettings, Peers, PolicyError, Result, Sizes, UpdateReport, UpdateSettings};
 use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +19,21 @@ pub struct PolicyState {
 impl PolicyState {
     pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, hardware: Hardware) -> Result<PolicyState> {
         choice::check()?;
-        libtorch()?;
+        if !models.is_empty() {
+            libtorch()?;
+        }
+        #[cfg(feature = "torch")]
         tch::set_num_threads(1);
         let place = FoundDevice::look(hardware.device)?;
-        let device = place.device();
-        let threads = if device.is_cuda() { 1 } else { hardware.threads.max(1) };
-        let opening = Opening { words, seed, hardware: &hardware, device, threads };
+        let threads = if place.is_cuda() { 1 } else { hardware.threads.max(1) };
+        let opening = Opening {
+            words,
+            seed,
+            hardware: &hardware,
+            #[cfg(feature = "torch")]
+            device: place.device(),
+            threads,
+        };
         let mut state = PolicyState { models: BTreeMap::new(), device: place };
         let mut shared = Vec::new();
         for (name, settings) in models {
@@ -70,7 +79,7 @@ impl PolicyState {
     /// Notes how much of a GPU's memory the models take now. The sizes of batches and passes follow from the rest, so
     /// this comes before each job.
     pub fn account(&self) {
-        if self.device.device().is_cuda() {
+        if self.device.is_cuda() {
             memory::taken(self.device.free, self.models.values().map(|model| model.bytes()).sum());
         }
     }

@@ -1,23 +1,22 @@
 //! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
 
-use crate::acting::row_by_row_is_quick;
 use crate::backend::At;
-use crate::generate::weigh::ChoiceScores;
+use crate::panics::guarded;
 use crate::pause::at_pauses;
 use crate::state::PolicyState;
-use crate::threads::panic_text;
-use crate::{FoundDevice, Hardware, Peers, UpdateReport};
+use crate::{FoundDevice, Hardware};
 use crossbeam_channel::{bounded, select, unbounded, Sender};
 use flow_core::pulse::Pulse;
+use flow_int8::products::isa::row_by_row_is_quick;
 use flow_model::Sizes;
 use flow_model::{
-    Act, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, PolicyError, Reply, Request, Result, Sampling, UpdateSettings,
+    Act, ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Result,
+    Sampling, UpdateReport, UpdateSettings,
 };
 use flow_serve::{Answered, Exported, GenerationServer, Remote, StartedServers};
 use flow_text::Tokenizer;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -457,9 +456,4 @@ fn apart(served: &BTreeMap<String, GenerationServer>, models: &BTreeMap<String, 
         }
     }
     Ok(())
-}
-
-/// A panic of libtorch's as an error.
-fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(PolicyError::Torch(panic_text(panic.as_ref()))))
 }

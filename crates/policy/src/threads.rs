@@ -1,6 +1,5 @@
 //! Spreads independent jobs over threads, so that the results don't depend on their number.
 
-use flow_model::first_line;
 use flow_model::{PolicyError, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
@@ -41,7 +40,7 @@ pub fn spread<S: Send, J: Sync, T: Send>(
         for helper in helpers {
             match helper.map(|helper| helper.join()) {
                 Ok(Ok(())) => {}
-                Ok(Err(panic)) => return Err(PolicyError::Torch(panic_text(panic.as_ref()))),
+                Ok(Err(panic)) => return Err(PolicyError::Torch(crate::panics::panic_text(panic.as_ref()))),
                 Err(error) => return Err(PolicyError::Torch(format!("no thread: {error}"))),
             }
         }
@@ -49,10 +48,4 @@ pub fn spread<S: Send, J: Sync, T: Send>(
     })?;
     let lost = || Err(PolicyError::Torch("a job was lost".into()));
     results.into_iter().map(|place| place.into_inner().ok().flatten().unwrap_or_else(lost)).collect()
-}
-
-/// The message of a panic.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-    first_line(text.unwrap_or("panic"))
 }

@@ -6,8 +6,8 @@
 
 use super::end::gone;
 use super::{Cluster, Purpose};
+use flow_model::Peers;
 use flow_model::PolicyError;
-use flow_policy::Peers;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -129,8 +129,9 @@ impl Peers for Connections {
 mod tests {
     use super::super::{Hosts, Meanwhile, RunIdentity};
     use super::*;
+    use flow_model::UpdateReport;
     use flow_model::{Example, Head, ModelSettings, NewModel, Objective, TokenKind, UpdateSettings};
-    use flow_policy::{Policy, UpdateReport};
+    use flow_policy::Policy;
     use std::collections::BTreeMap;
     use std::sync::Arc;
 

@@ -93,3 +93,9 @@ impl fmt::Display for Isa {
         self.0.fmt(f)
     }
 }
+
+/// Whether row by row is the faster way to act: plain code is slower than libtorch. `FLOW_ISA` has no part in it: by a
+/// lesser set of instructions a model acts with the same bits.
+pub fn row_by_row_is_quick() -> bool {
+    Isa::new(Level::Avx2).is_some()
+}

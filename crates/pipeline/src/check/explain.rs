@@ -47,6 +47,7 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
                 let about = described_at(subject.schema, &path);
                 report.add(here.at, format!("{name} can't be `{text}`: flow speaks `http` and no `https`"), about);
             }
+            None if pattern.starts_with("^http://") => must("an address such as `http://127.0.0.1:8000`".into()),
             None => must(format!("of the form {pattern}")),
         },
         Kind::MinLength { limit: 1 } => must("a text that isn't empty".into()),

@@ -3,7 +3,7 @@
 use super::{At, Learnt, Model, Opening, Others};
 use crate::generate::generate;
 use crate::generate::store::Store;
-use crate::generate::weigh::{self, ChoiceScores};
+use crate::generate::weigh;
 use crate::model::Net;
 use crate::tensors::values;
 use crate::update::local::{logprobs, LocalLearner};
@@ -11,11 +11,10 @@ use crate::update::parallel::{hash, Parallel};
 use crate::update::passes::TrainingRow;
 use crate::update::update;
 use crate::versions::VersionedModel;
-use crate::{Peers, UpdateReport};
 use flow_core::seed::mix;
 use flow_model::{
-    Act, Example, GenerationOutput, Head, ModelFault, ModelSettings, Objective, PolicyError, RatioDenominator, Request, Result, Sampling,
-    SharedModel, Sizes, UpdateSettings,
+    Act, ChoiceScores, Example, GenerationOutput, Head, ModelFault, ModelSettings, Objective, Peers, PolicyError, RatioDenominator,
+    Request, Result, Sampling, SharedModel, Sizes, UpdateReport, UpdateSettings,
 };
 use flow_serve::ExportedWeights;
 use flow_text::Tokenizer;

@@ -1,22 +1,29 @@
 //! A model of a run, wherever it computes: the trait [`Model`], and the table of those who implement it. Nothing else
 //! asks which one computes. What a model can't do its default refuses in words.
 
+#[cfg(feature = "torch")]
 mod encoder;
+#[cfg(feature = "torch")]
 mod local;
+#[cfg(feature = "torch")]
 mod trained;
 
-use crate::generate::weigh::ChoiceScores;
+#[cfg(feature = "torch")]
 use crate::learner::Tracer;
+#[cfg(feature = "torch")]
 use crate::model::Net;
+#[cfg(feature = "torch")]
 use crate::update::Moments;
-use crate::{Hardware, Peers, UpdateReport};
+use crate::Hardware;
 use flow_model::{
-    Act, Example, GenerationOutput, ModelFault, ModelSettings, PolicyError, Request, Result, Sampling, SharedModel, Sizes, UpdateSettings,
+    Act, ChoiceScores, Example, GenerationOutput, ModelFault, ModelSettings, Peers, PolicyError, Request, Result, Sampling, SharedModel,
+    Sizes, UpdateReport, UpdateSettings,
 };
 use flow_serve::ExportedWeights;
 use flow_text::Tokenizer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "torch")]
 use tch::{Device, Tensor};
 
 /// Which weights of a model.
@@ -35,6 +42,7 @@ pub enum Learnt {
     /// Nothing: no row was left to learn from.
     Nothing,
     /// New weights and moments.
+    #[cfg(feature = "torch")]
     Here(Tensor, Moments),
     /// Weights that a trainer has.
     InTrainer,
@@ -99,10 +107,12 @@ pub trait Model {
         Err(self.refusal())
     }
     /// Its weights as this process computes them; of a model that writes.
+    #[cfg(feature = "torch")]
     fn net(&self, _at: At) -> Result<Net> {
         Err(self.refusal())
     }
     /// Its weights as passes of another model's update are compared with.
+    #[cfg(feature = "torch")]
     fn tracer(&self, at: At) -> Result<Box<dyn Tracer + '_>> {
         Ok(Box::new(self.net(at)?))
     }
@@ -146,6 +156,7 @@ pub struct Opening<'a> {
     /// The run's seed.
     pub seed: u64,
     pub hardware: &'a Hardware,
+    #[cfg(feature = "torch")]
     pub device: Device,
     pub threads: usize,
 }
@@ -154,7 +165,10 @@ pub struct Opening<'a> {
 type Open = fn(&str, &ModelSettings, &Opening) -> Result<Option<Box<dyn Model>>>;
 
 /// Who computes models, the first that takes a model's settings.
+#[cfg(feature = "torch")]
 const BACKENDS: &[Open] = &[encoder::open, trained::open, local::open];
+#[cfg(not(feature = "torch"))]
+const BACKENDS: &[Open] = &[];
 
 /// The model called `name`, as the pipeline describes it.
 ///

@@ -2,14 +2,13 @@
 
 use super::local::LocalModel;
 use super::{At, Learnt, Model, Opening, Others};
-use crate::generate::weigh::ChoiceScores;
 use crate::learner::Tracer;
 use crate::model::Net;
 use crate::trainer::{TrainedModel, TrainerWeights};
-use crate::{DeviceChoice, Peers, UpdateReport};
+use crate::DeviceChoice;
 use flow_model::{
-    Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Objective, PolicyError, Request, Result, Sampling, SharedModel, Sizes,
-    TrainSettings, UpdateSettings,
+    ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Result,
+    Sampling, SharedModel, Sizes, TrainSettings, UpdateReport, UpdateSettings,
 };
 use flow_serve::ExportedWeights;
 use flow_text::Tokenizer;

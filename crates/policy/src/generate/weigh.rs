@@ -10,17 +10,9 @@ use crate::generate::store::Store;
 use crate::model::Net;
 use flow_model::choices::ChoiceConstraint;
 use flow_model::sequence::check;
-use flow_model::{PolicyError, Request, Result, RowFault, Tally};
+use flow_model::{ChoiceScores, PolicyError, Request, Result, RowFault, Tally};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// A number for each of the choices of each request, in their order, and what it took to find them.
-pub struct ChoiceScores {
-    /// By request, and then by its choices.
-    pub choices: Vec<Vec<f64>>,
-    /// The tokens that were read.
-    pub tokens: Tally,
-}
 
 /// Where choices of one request part.
 struct Fork {

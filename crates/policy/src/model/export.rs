@@ -1,5 +1,6 @@
 //! Models for other programs: a folder that `transformers` loads, or an adapter that PEFT does.
 
+use crate::export::ExportKind;
 use crate::model::adapter::{self, read_adapter, BaseLocation};
 use crate::model::checkpoint::load_stored;
 use crate::model::saved::named;
@@ -12,20 +13,8 @@ use flow_model::on_disk::gguf_at;
 use flow_model::on_disk::{CONFIG, WEIGHTS};
 use flow_model::{FileFault, PolicyError, Result};
 use serde_json::{json, Value};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tch::{Device, Kind};
-
-/// The written part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExportKind {
-    /// A whole model.
-    Model,
-    /// An adapter alone.
-    Adapter {
-        /// The GGUF file that its base is, or the first of them.
-        gguf: Option<PathBuf>,
-    },
-}
 
 /// Writes the model at `from` into the folder `to`. An adapter stays one, over the base that it names, unless `merge`:
 /// then the whole model is written, with the adapter merged into its weights, in f32.

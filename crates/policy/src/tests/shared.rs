@@ -1,4 +1,4 @@
-//! Hooks adapters on one base: its weights are there once, and each adapter learns by itself.
+//! Further adapters on one base: its weights are there once, and each adapter learns by itself.
 
 use crate::tests::{examples, requests, sampling, tiny};
 use crate::versions::VersionedModel;

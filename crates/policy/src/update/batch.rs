@@ -7,8 +7,8 @@
 
 use crate::learner::Learner;
 use crate::update::passes::{many, TrainingRow};
-use crate::update::report::RowUse;
 use crate::update::surrogate::covarying;
+use flow_model::RowUse;
 use flow_model::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
 use flow_model::{Example, PolicyError, Result, RowFault, UpdateFault};
 

@@ -11,7 +11,6 @@ mod minibatch;
 pub mod outputs;
 pub mod parallel;
 pub mod passes;
-pub mod report;
 mod schedule;
 mod surrogate;
 mod terms;
@@ -23,11 +22,11 @@ pub use adamw::Moments;
 use batch::UpdateBatch;
 use flow_model::{Example, ModelFault, PolicyError, Result};
 use flow_model::{Objective, RatioKind, UpdateSettings};
+use flow_model::{RowReport, RowUse, TokenFigures, UpdateReport};
 use gradient::{PassResult, TokenWeight};
 use loss::StepCounts;
 use minibatch::{draw, Steps};
 use passes::{passes, Pass, Passes};
-use report::{RowReport, RowUse, TokenFigures, UpdateReport};
 use std::collections::BTreeMap;
 
 /// Has `learner`, the model called `name`, learn from `examples`. Gives the report, whose version is up to the caller,

@@ -1,0 +1,63 @@
+//! A flow that was built without libtorch (`cargo build --no-default-features`): it computes no model.
+
+use crate::device::{DeviceChoice, FoundDevice};
+use crate::export::ExportKind;
+use flow_model::{PolicyError, Result};
+use std::path::{Path, PathBuf};
+
+const WHY: &str =
+    "this flow was built without libtorch, so it computes no model itself: take one with its feature `learn`, or a model that a server \
+                   runs (`openai: URL`)";
+
+/// What would be known of libtorch.
+pub struct Libtorch {
+    pub version: Option<String>,
+    pub folder: Option<PathBuf>,
+    pub cuda: bool,
+}
+
+fn refused() -> PolicyError {
+    PolicyError::Device(WHY.into())
+}
+
+/// Says that there is none.
+///
+/// # Errors
+/// [`PolicyError::Device`], always.
+pub fn libtorch() -> Result<&'static Libtorch> {
+    Err(refused())
+}
+
+/// How many GPUs there are for it: none.
+pub fn gpus() -> usize {
+    0
+}
+
+/// Whether models are computed on a GPU: none are.
+///
+/// # Errors
+/// [`PolicyError::Device`] where a GPU is asked for.
+pub fn on_gpu(choice: DeviceChoice) -> Result<bool> {
+    match choice {
+        DeviceChoice::Cuda => Err(refused()),
+        DeviceChoice::Auto | DeviceChoice::Cpu => Ok(false),
+    }
+}
+
+impl FoundDevice {
+    /// The device that was chosen, on which nothing is computed.
+    ///
+    /// # Errors
+    /// As [`on_gpu`].
+    pub fn look(choice: DeviceChoice) -> Result<FoundDevice> {
+        Ok(FoundDevice { gpu: None, cuda: on_gpu(choice)?, free: None, idle: None })
+    }
+}
+
+/// Writes no model for others.
+///
+/// # Errors
+/// [`PolicyError::Device`], always.
+pub fn export(_: &Path, _: &Path, _: bool) -> Result<ExportKind> {
+    Err(refused())
+}
