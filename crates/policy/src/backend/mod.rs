@@ -29,11 +29,11 @@ use tch::{Device, Tensor};
 /// Which weights of a model.
 #[derive(Clone, Copy)]
 pub enum At {
-    /// Those that it began with.
+    /// The weights that it began with.
     Start,
-    /// Those that the last update made.
+    /// The weights of the last update.
     Newest,
-    /// Those of a version that is still kept.
+    /// The weights of a version that is still kept.
     Version(u64),
 }
 
