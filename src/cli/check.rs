@@ -34,7 +34,7 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
         let place = device.to_string();
         // What a server runs is computed there.
         let remote = pipeline.models.values().all(ops::remote);
-        let usable = if remote || libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
+        let usable = if remote || cfg!(feature = "learn") && libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
         match usable {
             Ok(()) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
             // The file is right, and a run would end at once.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// No header is longer: the limit of the format's own library.
 const LONGEST_HEADER: u64 = 100_000_000;
 /// Bytes that are read at a time.
-const STRETCH: usize = 64 << 20;
+const STRETCH: usize = 16 << 20;
 
 /// The types of numbers that are read.
 #[derive(Clone, Copy, PartialEq)]

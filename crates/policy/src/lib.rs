@@ -23,16 +23,15 @@
 //! neighbours.
 //!
 //! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers
-//! ([`flow_model::RemoteModel`]), and servers may answer for one that learns here ([`flow_model::ServeSettings`]); none of these promises holds
-//! for a server's results.
+//! ([`flow_model::RemoteModel`]), and servers may answer for one that learns here ([`flow_model::ServeSettings`]); none of
+//! these promises holds for a server's results.
 //!
-//! A base that stands still beside an adapter can be computed outside of libtorch ([`flow_model::Base`]), row
-//! by row, so that nothing of it is padded and written tokens are kept as well: rooms `engine` (the decoder, its keys
-//! and values, and its gradient) and `products` (of 8 bits and of f32, by the processor's instructions). [`flow_model::Act`] has
-//! them act for a model that is trained whole, while libtorch learns.
+//! A frozen base can be computed by flow's own engine ([`flow_int8`], [`flow_model::Base`]), row by row: nothing is
+//! padded, and generated tokens stay cached. [`flow_model::Act`] has it act for a model that is trained whole, while
+//! libtorch learns.
 //!
-//! Four rooms more: `model` (architectures, parameters by name, checkpoints), `generate` (answers), `update` (what is
-//! learnt and how), `remote` (answers of a server).
+//! `backend` has a model as one trait, and who implements it; `model` tensors and networks, `generate` answers, `update`
+//! what is learnt and how, `trainer` processes that learn.
 #![cfg_attr(not(feature = "torch"), allow(dead_code))]
 
 #[cfg(feature = "torch")]

@@ -3,8 +3,8 @@
 use crate::backend::{self, At, Learnt, Model, Opening};
 use crate::libtorch;
 use crate::memory;
-use crate::{FoundDevice, Hardware};
-use flow_int8::products::choice;
+use crate::{DeviceChoice, FoundDevice, Hardware};
+use flow_int8::products::choice as products;
 use flow_model::{Act, Example, ModelFault, ModelSettings, Peers, PolicyError, Result, Sizes, UpdateReport, UpdateSettings};
 use flow_text::Tokenizer;
 use std::collections::BTreeMap;
@@ -18,13 +18,15 @@ pub struct PolicyState {
 
 impl PolicyState {
     pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, hardware: Hardware) -> Result<PolicyState> {
-        choice::check()?;
+        products::check()?;
+        // Where servers run all models nothing is computed, and libtorch need not be there.
+        let choice = if models.is_empty() { DeviceChoice::Cpu } else { hardware.device };
         if !models.is_empty() {
             libtorch()?;
+            #[cfg(feature = "torch")]
+            tch::set_num_threads(1);
         }
-        #[cfg(feature = "torch")]
-        tch::set_num_threads(1);
-        let place = FoundDevice::look(hardware.device)?;
+        let place = FoundDevice::look(choice)?;
         let threads = if place.is_cuda() { 1 } else { hardware.threads.max(1) };
         let opening = Opening {
             words,
@@ -116,6 +118,9 @@ impl PolicyState {
     pub fn reference_logprobs(&self, name: &str, other: Option<&str>, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
         let model = self.model(name)?;
         let Some(reference) = other else { return model.logprobs(At::Start, rows, temperature) };
+        if model.described().is_some_and(|(_, sizes)| sizes.value) {
+            return Err(PolicyError::model(name, ModelFault::WritesNothing));
+        }
         let other = self.model(reference)?;
         let newest = other.versions()?.last().copied().unwrap_or(0);
         let read = |model: &dyn Model| model.described().map(|(tokenizer, _)| tokenizer.clone());

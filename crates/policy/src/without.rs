@@ -1,4 +1,4 @@
-//! A flow that was built without libtorch (`cargo build --no-default-features`): it computes no model.
+//! A flow that was built without libtorch (`cargo build --no-default-features -p flow`): it computes no model.
 
 use crate::device::{DeviceChoice, FoundDevice};
 use crate::export::ExportKind;

@@ -267,7 +267,13 @@ impl Fleet {
         let away = matches!(failure.trouble, ServerError::Gone(_)) || !replica.present() || replica.proved_since(sent);
         let waits = !self.wait.is_zero() && retried && away && job.attempt < self.tries + WAITS;
         match failure.trouble {
-            _ if waits => self.send(job),
+            _ if waits => {
+                // What broke off may do so again at once.
+                if replica.present() && !elsewhere {
+                    std::thread::sleep(pause);
+                }
+                self.send(job);
+            }
             _ if retried && further && (job.attempt < self.tries || elsewhere || !replica.present()) => {
                 if replica.present() && !elsewhere {
                     std::thread::sleep(pause);
@@ -291,7 +297,6 @@ impl Fleet {
             let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.fit(&job.adapter);
             self.replicas.iter().filter(lacks).for_each(|replica| self.prove_all(replica, Some(&job.adapter)));
             if self.place(job).is_some() {
-                self.told_to_wait.store(false, Relaxed);
                 return Ok(());
             }
             if self.replicas.iter().any(Replica::probed) {

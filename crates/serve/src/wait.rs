@@ -2,6 +2,7 @@
 
 use super::fleet::Fleet;
 use flow_model::ModelFault;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -9,12 +10,14 @@ use std::time::Instant;
 pub struct Wait<'a> {
     fleet: &'a Fleet,
     start: Instant,
+    /// Whether this one has said that calls wait.
+    told: Cell<bool>,
 }
 
 impl Wait<'_> {
     /// A wait that begins now.
     pub fn new(fleet: &Fleet) -> Wait<'_> {
-        Wait { fleet, start: Instant::now() }
+        Wait { fleet, start: Instant::now(), told: Cell::new(false) }
     }
 
     /// Whether to wait on: a server can't be reached, and may come back in the time that there is for it.
@@ -29,9 +32,19 @@ impl Wait<'_> {
         if on {
             pulse.beat();
             if !self.fleet.told_to_wait.swap(true, Relaxed) {
+                self.told.set(true);
                 eprintln!("note: no server takes part: waiting for one, at most {} s (`wait` of `serve`)", wait.as_secs_f64());
             }
         }
         on
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        // The next outage is said again.
+        if self.told.get() {
+            self.fleet.told_to_wait.store(false, Relaxed);
+        }
     }
 }

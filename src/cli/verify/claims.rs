@@ -44,13 +44,13 @@ impl Claims {
                 continue;
             }
             let played = Played::of(run, (table, player), end)?;
-            match Expected::of(pipeline, player, &played) {
-                Some(expected) => claims.wrong.extend(expected.contradictions(manifest, (table, player), played, end)),
-                None => claims.undrawn.push(player.id.clone()),
-            }
-            if ops::Measurement::of(player).is_some_and(|panel| panel.tasks.is_none()) {
+            let expected = Expected::of(pipeline, player, &played);
+            if expected.as_ref().is_none_or(Expected::taken) {
                 claims.undrawn.push(player.id.clone());
             }
+            let rowless = played::rowless(pipeline, player);
+            let wrong = expected.map(|expected| expected.contradictions(manifest, (table, player), &played, (end, rowless)));
+            claims.wrong.extend(wrong.into_iter().flatten());
             claims.wrong.extend(turns(run, table, player, end)?);
             claims.wrong.extend(played::contradictions(run, manifest, pipeline, (table, player), end)?);
         }

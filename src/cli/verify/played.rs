@@ -48,8 +48,7 @@ pub fn contradictions(
 ) -> Result<Vec<String>> {
     let branches = flow_log::columns(run, manifest, &table.id)?.iter().any(|column| column == BRANCH_OF);
     let sums = sums(run, (table, player), branches, end)?;
-    // A program may end before its first call: then its episode has no row.
-    let rowless = ops::programs(pipeline).next().is_some() || player.op == ops::importing().name;
+    let rowless = rowless(pipeline, player);
     let (mut wrong, mut unknown): (BTreeMap<String, BTreeSet<u64>>, BTreeMap<String, BTreeSet<u64>>) = Default::default();
     for committed in manifest.committed.iter().filter(|committed| committed.iteration < end) {
         let metrics = [&player.id, &table.id].into_iter().find_map(|id| committed.metrics.get(id));
@@ -84,6 +83,11 @@ pub fn contradictions(
         format!("`{}` has a metric `{name}`, which a node of its kind doesn't have, in {}", player.id, iterations_text(&iterations))
     };
     Ok(wrong.into_iter().map(sentence).chain(unknown.into_iter().map(unnamed)).collect())
+}
+
+/// Whether an episode of the player may have no row: a program may end before its first call.
+pub fn rowless(pipeline: &Pipeline, player: &Node) -> bool {
+    ops::programs(pipeline).next().is_some() || player.op == ops::importing().name
 }
 
 /// Whether a player has metrics of this name. Metrics of an environment begin with `world_`.

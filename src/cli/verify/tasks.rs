@@ -55,6 +55,11 @@ impl Played {
         Ok(played)
     }
 
+    /// Whether its first iteration has any of these tasks.
+    fn begins_with_any(&self, tasks: &[String]) -> bool {
+        self.0.values().next().is_none_or(|played| played.keys().any(|task| tasks.contains(task)))
+    }
+
     /// The tasks of the first iteration that has any.
     fn first(&self) -> Vec<String> {
         self.0.values().next().map_or_else(Vec::new, |tasks| tasks.keys().cloned().collect())
@@ -64,7 +69,9 @@ impl Played {
 impl Expected {
     /// What a player has to play; none where that can't be known.
     pub fn of(pipeline: &Pipeline, player: &Node, played: &Played) -> Option<Expected> {
-        if let Some(panel) = Measurement::of(player) {
+        if let Some(mut panel) = Measurement::of(player) {
+            // Another panel may lie there since.
+            panel.tasks = panel.tasks.filter(|tasks| played.begins_with_any(tasks));
             let tasks = panel.tasks.clone().unwrap_or_else(|| played.first());
             return Some(Expected::Panel(panel, tasks));
         }
@@ -88,9 +95,20 @@ impl Expected {
         u64::from(*samples)
     }
 
+    /// Whether its tasks aren't known but from its rows.
+    pub fn taken(&self) -> bool {
+        matches!(self, Expected::Panel(Measurement { tasks: None, .. }, _))
+    }
+
     /// Tasks that nothing draws, drawn ones that weren't played or not as often, more samples than asked for; a sentence
     /// each.
-    pub fn contradictions(&self, manifest: &Manifest, (table, player): (&Node, &Node), played: Played, end: u64) -> Vec<String> {
+    pub fn contradictions(
+        &self,
+        manifest: &Manifest,
+        (table, player): (&Node, &Node),
+        played: &Played,
+        (end, rowless): (u64, bool),
+    ) -> Vec<String> {
         let (iterations, samples) = (manifest.info.iterations, self.samples());
         let mut all: BTreeSet<u64> = manifest.committed.iter().map(|committed| committed.iteration).collect();
         if manifest.status == Status::Finished {
@@ -107,8 +125,9 @@ impl Expected {
             let Some(names) = self.tasks(iteration, iterations) else { continue };
             if own.keys().any(|task| !names.contains(task)) {
                 others.insert(iteration);
-            } else if own.values().any(|task| task.own < samples)
-                || !ops::chooses_tasks(player) && own.len() < names.iter().collect::<BTreeSet<_>>().len()
+            } else if !rowless
+                && (own.values().any(|task| task.own < samples)
+                    || !ops::chooses_tasks(player) && own.len() < names.iter().collect::<BTreeSet<_>>().len())
             {
                 lacking.insert(iteration);
             }

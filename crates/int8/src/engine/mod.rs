@@ -66,7 +66,7 @@ pub struct Engine {
     norm: Vec<f32>,
 }
 
-/// The weights of one block, by their part in the formulas of [`super::model::decoder`].
+/// The weights of one block, by their part in the formulas of the decoder of the policy.
 struct BlockWeights {
     qkv: FrozenLinear,
     out: FrozenLinear,

@@ -115,7 +115,7 @@ fn a_text_ends_an_answer() {
     assert!(ended.iter().any(|reply| reply.tokens.len() < 12 && has(&reply.tokens)));
 }
 
-/// Figures for the documentation: `cargo test --release --lib policy -- --ignored --nocapture`.
+/// Figures for the documentation: `cargo test --release -p flow-policy --lib -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn speed() {

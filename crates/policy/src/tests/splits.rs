@@ -1,7 +1,6 @@
 //! However the rows of an update are split into passes, the same comes out, up to rounding.
 
 use crate::tests::{examples, requests, sampling, start};
-use crate::*;
 use flow_core::seed::Random;
 use flow_model::*;
 use proptest::prelude::*;
