@@ -15,7 +15,7 @@
 //! length together, in batches padded to a multiple of [`flow_model::PAD_TO`] rows; a token is drawn from a hash of the row's seed
 //! and the token's index. An update reads its rows as tries, too: what it computes depends on all its rows, and on
 //! nothing else. Threads share the work by whole batches, each computed on one thread, and gradients are summed in a
-//! fixed order, so the number of threads changes no bit. Processes that learn together ([`Peers`]) share an update in
+//! fixed order, so the number of threads changes no bit. Processes that learn together ([`flow_model::Peers`]) share an update in
 //! the same way, and their number changes none either.
 //!
 //! All of it is computed on one device ([`DeviceChoice`]): the processor, or a GPU, where the same code runs, tokens
