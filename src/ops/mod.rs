@@ -32,6 +32,7 @@ mod tasks;
 mod value;
 
 pub use checks::remote::remote;
+pub use episodes::figures::known as episode_metric;
 pub use evaluate::Measurement;
 pub use games::{games, played, programs, words};
 pub use memory_update::comparing;

@@ -157,3 +157,54 @@ fn phrases_are_found_over_lines_and_in_no_code() {
     let page = "Rows in\nwhich. In which town?\n```sql\nin which\n```\n";
     assert_eq!(unclear(&prose(page, false), &["in which"]), ["`in which`: ... rows in which . in which town? ..."]);
 }
+
+/// The most words of a sentence in a page.
+const LONGEST: usize = 30;
+
+/// The sentences of a page: without code, tables, headings and the targets of links.
+fn sentences(page: &str) -> Vec<String> {
+    let mut code = false;
+    let mut texts = vec![String::new()];
+    for line in page.lines().map(str::trim) {
+        let fence = line.starts_with("```");
+        code ^= fence;
+        if code || fence || line.is_empty() || line.starts_with(['|', '#', '-', '<']) || line.starts_with(|c: char| c.is_ascii_digit()) {
+            texts.push(String::new());
+        }
+        if let (false, false, Some(last)) = (code || fence, line.starts_with(['|', '#', '<']), texts.last_mut()) {
+            *last += line;
+            last.push(' ');
+        }
+    }
+    let spoken = |text: &String| {
+        let words =
+            text.split('`').enumerate().map(|(i, part)| if i % 2 == 1 { "code" } else { part }).collect::<String>().replace('*', "");
+        words
+            .split("](")
+            .enumerate()
+            .map(|(i, part)| if i == 0 { part } else { part.split_once(')').map_or(part, |(_, rest)| rest) })
+            .collect::<String>()
+    };
+    let ends = |text: String| text.replace(". ", ".\n").replace("? ", "?\n").replace("! ", "!\n").replace(": ", ":\n").replace("; ", ";\n");
+    texts.iter().flat_map(|text| ends(spoken(text)).lines().map(String::from).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn sentences_are_short() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = files(&root.join("docs"), "md");
+    pages.extend(["README.md", "CONTRIBUTING.md", "AGENTS.md", "benches/README.md", "crates/README.md"].map(|name| root.join(name)));
+    let (mut all, mut long) = (0, Vec::new());
+    for page in pages.iter().filter(|page| !page.ends_with("docs/reference.md")) {
+        for sentence in sentences(&std::fs::read_to_string(page).unwrap()) {
+            let words = sentence.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
+            all += usize::from(words > 0);
+            if words > LONGEST {
+                long.push(format!("{}: {words} words: {sentence}", page.strip_prefix(root).unwrap().display()));
+            }
+        }
+    }
+    assert!(all > 1500, "only {all} sentences: are pages still read?");
+    assert!(long.is_empty(), "split these sentences:\n{}", long.join("\n"));
+    assert_eq!(sentences("# A\n\nOne `x y` [two](a.md). Three\nfour: five\n\n| a | b |\n"), ["One code two.", "Three four:", "five "]);
+}

@@ -2,13 +2,17 @@
 //! matrices packed once, and computed row by row ([`flow_int8::engine`]).
 
 use crate::model::Net;
-use crate::versions::not_in_engine;
 use flow_int8::engine::MatrixFormat;
 use flow_int8::products::isa::row_by_row_is_quick;
-use flow_model::{Act, ModelFault};
+use flow_model::{Act, Architecture, ModelFault};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tch::Kind;
+
+/// Why the engine doesn't compute a model of another architecture than it knows.
+pub fn not_in_engine(architecture: &dyn Architecture) -> String {
+    format!("its architecture `{}` is of another shape", architecture.name())
+}
 
 /// The acting copy of a model.
 #[derive(Default)]

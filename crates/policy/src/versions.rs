@@ -1,6 +1,6 @@
 //! One model of a process: what it begins with, the kept versions of its trained weights, and how they are saved.
 
-use crate::acting::Acting;
+use crate::acting::{not_in_engine, Acting};
 use crate::generate::store::Store;
 use crate::model::adapter::{self, BaseLocation};
 use crate::model::adapter::{adapter_moments, read_adapter};
@@ -405,11 +405,6 @@ impl VersionedModel {
         self.moments = moments;
         Ok(version)
     }
-}
-
-/// Why the engine doesn't compute a model of another architecture than it knows.
-pub fn not_in_engine(architecture: &dyn Architecture) -> String {
-    format!("its architecture `{}` is of another shape", architecture.name())
 }
 
 /// Bytes of a tensor's own numbers; of one that repeats a few, of these.

@@ -53,7 +53,7 @@ pub fn contradictions(
     for committed in manifest.committed.iter().filter(|committed| committed.iteration < end) {
         let metrics = [&player.id, &table.id].into_iter().find_map(|id| committed.metrics.get(id));
         let own = committed.metrics.get(&player.id).into_iter().flatten();
-        for name in own.map(|(name, _)| name).filter(|name| !known(name)) {
+        for name in own.map(|(name, _)| name).filter(|name| !ops::episode_metric(name)) {
             unknown.entry(name.clone()).or_default().insert(committed.iteration);
         }
         let Some(sums) = sums.get(&committed.iteration) else {
@@ -88,32 +88,6 @@ pub fn contradictions(
 /// Whether an episode of the player may have no row: a program may end before its first call.
 pub fn rowless(pipeline: &Pipeline, player: &Node) -> bool {
     ops::programs(pipeline).next().is_some() || player.op == ops::importing().name
-}
-
-/// Whether a player has metrics of this name. Metrics of an environment begin with `world_`.
-fn known(name: &str) -> bool {
-    const NAMES: [&str; 17] = [
-        "success",
-        "return",
-        "turns",
-        "invalid",
-        "exploration_degree",
-        "failed",
-        "retried",
-        "unread",
-        "tokens_computed",
-        "tokens_distinct",
-        "score",
-        "panel",
-        "attempts",
-        "memory",
-        "groups",
-        "rounds",
-        "rows_out",
-    ];
-    let name = name.strip_prefix("expert_").unwrap_or(name);
-    let open = ["pass@", "world_", "gap_"].into_iter().any(|prefix| name.starts_with(prefix));
-    NAMES.contains(&name) || open || name.ends_with("seconds")
 }
 
 impl Sums {

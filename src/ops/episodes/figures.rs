@@ -36,6 +36,16 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         .collect()
 }
 
+/// Whether a node that plays has metrics of this name: those of [`figures`], also of an expert, and those that `rollout`,
+/// `evaluate`, a loop and the engine add.
+pub fn known(name: &str) -> bool {
+    const FURTHER: [&str; 9] = [tokens::COMPUTED, tokens::DISTINCT, "score", "panel", "attempts", "memory", "groups", "rounds", "rows_out"];
+    let name = name.strip_prefix("expert_").unwrap_or(name);
+    let own = figures(&Summary { unread: 1, ..Summary::default() });
+    let open = ["pass@", "world_", "gap_"].into_iter().any(|prefix| name.starts_with(prefix));
+    open || name.ends_with("seconds") || FURTHER.contains(&name) || own.iter().any(|(own, _)| own == name)
+}
+
 /// The episodes that `node` gave up, as rows of the table `errors`.
 pub fn lost(node: &str, failed: Vec<FailedEpisode>) -> impl Iterator<Item = Lost> + use<'_> {
     as_lost("play", node, failed)
