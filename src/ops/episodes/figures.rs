@@ -36,7 +36,7 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         .collect()
 }
 
-/// Whether a node that plays has metrics of this name: [`figures`] makes them, also for an expert, and `rollout`,
+/// Whether a node that plays has metrics of this name: `figures` makes them, also for an expert, and `rollout`,
 /// `evaluate`, a loop and the engine add some.
 pub fn known(name: &str) -> bool {
     const FURTHER: [&str; 9] = [tokens::COMPUTED, tokens::DISTINCT, "score", "panel", "attempts", "memory", "groups", "rounds", "rows_out"];
