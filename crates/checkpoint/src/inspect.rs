@@ -5,7 +5,7 @@ use crate::adapter::StoredAdapter;
 use crate::encoder::EncoderDescription;
 use crate::opened::{self, opened};
 use crate::saved::published;
-use crate::stored as checkpoint;
+use crate::stored;
 use flow_model::folder::WANTED;
 use flow_model::lora::{Adapter, Lora};
 use flow_model::parameters::Layout;
@@ -53,7 +53,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
             let (stored, adapter) = match opened(load) {
                 // A trainer knows more architectures, and a server generates.
                 Err((setting, PolicyError::File { fault: FileFault::Unsupported(what), .. })) if load.train.is_some() => {
-                    let own = load.serve.is_some().then(|| checkpoint::tokenizer(Path::new(&load.load)));
+                    let own = load.serve.is_some().then(|| stored::tokenizer(Path::new(&load.load)));
                     let why = format!("flow generates for it itself and can't compute it ({what}): give it `serve`");
                     let own = own.ok_or_else(|| fault("train")(ModelFault::Train { why }))?;
                     return own.map(|own| Inspected { tokenizer: Some(own), context: None }).map_err(|error| (setting, error));
@@ -80,7 +80,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
         }
         ModelSettings::Shared(shared) => {
             let layout = match models.get(&shared.on) {
-                Some(ModelSettings::Load(load)) => checkpoint::open(Path::new(&load.load)).map(|stored| {
+                Some(ModelSettings::Load(load)) => stored::open(Path::new(&load.load)).map(|stored| {
                     let sizes = stored.architecture.sizes();
                     (stored.architecture.layout(), sizes.width)
                 }),

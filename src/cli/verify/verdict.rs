@@ -115,6 +115,7 @@ impl Verified {
         if !self.claims.undrawn.is_empty() {
             taken.push(format!("which tasks {} played", self.claims.undrawn.join(", ")));
         }
+        taken.push("at which temperature rows were sampled".into());
         taken.push("the table `errors`".into());
         taken.push("the weights that models began with".into());
         taken.push("metrics of time, of servers, of computed tokens, and of episodes other than success, return, turns, invalid, failed and pass@k".into());

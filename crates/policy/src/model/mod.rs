@@ -1,8 +1,7 @@
-//! Models: architectures, their parameters by name, and how they are saved.
+//! Models as tensors, and how these are saved.
 //!
-//! An [`Architecture`] is the description of a model: its sizes and constants, and from them the list of its
-//! parameters. A [`Network`] is that description with weights: tensors that compute. Adding an architecture is a file
-//! here and a line in [`ARCHITECTURES`]; everything else speaks of [`Net`].
+//! An [`Architecture`] ([`flow_model`]) describes a model: its sizes and constants, and from them the list of its
+//! parameters. A [`Network`] is that description with weights: tensors that compute. Everything else speaks of [`Net`].
 
 pub mod adapter;
 pub mod bert;
@@ -79,7 +78,7 @@ pub struct Net {
     running: Option<AdaptedEngine>,
 }
 
-/// What its weights tell, it tells.
+/// A net gives access to its weights.
 impl std::ops::Deref for Net {
     type Target = Weights;
 
