@@ -6,6 +6,7 @@ use super::checks::{acting, branches, critics, distil, idle_clip, programs};
 use super::episodes::tokens;
 use super::examples::select::{bare, examples, weigh, OldLogprobs, Select};
 use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
+use super::python::loss;
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
@@ -61,7 +62,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<GpuUpdate>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, head, notes, wrong, lacks, ..Hooks::NONE },
+    hooks: Hooks { needs, head, notes, wrong, lacks, kept: loss::kept_by_update, ..Hooks::NONE },
 };
 
 /// Settings of `gpu-update`: the update's own and, beside them, which rows it learns from and the model that is
@@ -113,6 +114,7 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<GpuUpdate>(node) else { return Vec::new() };
     let mut mistakes = distil::wrong(node, &with.update, pipeline);
+    mistakes.extend(loss::mistakes(node));
     if with.update.objective == Objective::PolicyGradient {
         mistakes.extend(critics::learnt_from(node, pipeline).into_iter().chain(branches::learnt_from(node, pipeline)));
     }
@@ -144,7 +146,9 @@ pub fn learns_from_rewards(node: &Node) -> bool {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let GpuUpdate { update: settings, select, model, token_figures } = GpuUpdate::clone(&*settings(node)?);
-    let settings = UpdateSettings { keep: ctx.keep, ..settings };
+    let prints = ctx.run.as_ref().map(|run| run.root().join(format!("prints-{}.log", node.id)));
+    let function = loss::prepared(&node.with, &ctx.shared.programs, prints)?;
+    let settings = UpdateSettings { keep: ctx.keep, function, ..settings };
     let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone().filter(|_| ctx.lasting.contains(&node.id)));
     let (first, seed) = (ctx.team.process == 0, ctx.seed);
     let mut inputs = vec![(must(&ports, "rows")?, Route::All)];

@@ -9,6 +9,7 @@ mod games;
 mod memories;
 mod number_source;
 mod operator;
+mod python;
 
 mod advantage;
 mod cluster;
@@ -70,6 +71,7 @@ pub static TABLE: &[Operator] = &[
     reward::OPERATOR,
     value::OPERATOR,
     derive::OPERATOR,
+    python::OPERATOR,
     group::OPERATOR,
     advantage::OPERATOR,
     combine::OPERATOR,

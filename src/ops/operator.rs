@@ -38,6 +38,10 @@ pub struct Hooks {
     pub makes: fn(&With) -> Vec<String>,
     /// Columns of `adds` that it doesn't add with these settings.
     pub lacks: fn(&With) -> Vec<&'static str>,
+    /// Why it can't be known which columns it needs and adds with these settings, with the path of the cause inside `with`.
+    pub unknown: fn(&With) -> Option<(Vec<String>, String)>,
+    /// The settings that a run keeps in place of these, with the texts of files that they name; `None`: these.
+    pub kept: fn(&With) -> Option<Value>,
     /// Checks a node beyond its schema. In a replay, nodes that play aren't checked.
     pub wrong: fn(&Node, &Pipeline) -> Vec<Mistake>,
     /// The head that the node's `model` must have; `None` if it names no model.
@@ -67,6 +71,8 @@ impl Hooks {
         needs: |_| Vec::new(),
         makes: |_| Vec::new(),
         lacks: |_| Vec::new(),
+        unknown: |_| None,
+        kept: |_| None,
         wrong: |_, _| Vec::new(),
         head: |_| None,
         targets: |_| false,
@@ -108,6 +114,8 @@ impl Operator {
             needs: self.hooks.needs,
             makes: self.hooks.makes,
             lacks: self.hooks.lacks,
+            unknown: self.hooks.unknown,
+            kept: self.hooks.kept,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Processes that flow starts: what they print, and the Python modules that they find.
 
 use crate::python_package;
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Command;
@@ -16,15 +17,23 @@ pub fn each_line(stream: impl Read, mut each: impl FnMut(String)) {
     }
 }
 
-/// Has the Python that `command` starts find the repository's module; where the package is installed it needs no help.
+/// The value of PYTHONPATH with which a Python finds the repository's module; none where the package is installed and it
+/// needs no help.
 ///
 /// # Errors
 /// If a path can't be named in PYTHONPATH.
+pub fn module_path(module: &str) -> Result<Option<OsString>, String> {
+    let Some(package) = python_package::holding(module) else { return Ok(None) };
+    let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    let others = std::env::split_paths(&path).filter(|path| path != Path::new(""));
+    std::env::join_paths(std::iter::once(package).chain(others)).map(Some).map_err(|e| e.to_string())
+}
+
+/// Has the Python that `command` starts find the repository's module.
+///
+/// # Errors
+/// Those of [`module_path`].
 pub fn find_module(module: &str, command: &mut Command) -> Result<(), String> {
-    if let Some(package) = python_package::holding(module) {
-        let path = std::env::var_os("PYTHONPATH").unwrap_or_default();
-        let paths = std::iter::once(package).chain(std::env::split_paths(&path).filter(|path| path != Path::new("")));
-        command.env("PYTHONPATH", std::env::join_paths(paths).map_err(|e| e.to_string())?);
-    }
+    module_path(module)?.map(|path| command.env("PYTHONPATH", path));
     Ok(())
 }

@@ -12,6 +12,11 @@ pub fn holding(module: &str) -> Option<PathBuf> {
     found(module, Path::new(""), &program)
 }
 
+/// The file of a setting that names a function: that of `FILE.py:NAME`; none of `MODULE:NAME`.
+pub fn function_file(name: &str) -> Option<&str> {
+    name.rsplit_once(':').map(|(file, _)| file).filter(|file| file.ends_with(".py"))
+}
+
 /// The same for a working folder and the path of a program.
 fn found(module: &str, here: &Path, program: &Path) -> Option<PathBuf> {
     let above = program.ancestors().skip(1).flat_map(|folder| [folder.join(FOLDER), folder.to_owned()]);

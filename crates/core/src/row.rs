@@ -181,6 +181,7 @@ pub const COLUMNS: &[Column] = &[
     column("ordinal", Kind::U32, "which of the entries of that row it is, from 0"),
     column("kind", Kind::Text, "what the entry is, such as warning; empty in a memory without kinds"),
     column("level", Kind::Text, "how general the entry is, such as principle; empty in a memory without levels"),
+    column("function_state", Kind::Text, "with the first row of an iteration in the order of names: what a function of `python` keeps for the next iteration, as JSON; else empty"),
     column("node", Kind::Text, "the node that played the episode that failed"),
     column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash, malformed, expert, prompt (too long, or none by its template), limit (more answers than `max_turns`) or replay (played again, its world showed something else); too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
     column("error", Kind::Text, "the environment's last message, or what it did"),
@@ -234,17 +235,27 @@ pub const ANSWERED_BY: &str = "answered_by";
 /// `score` says.
 pub const SCORE: &str = "score_";
 
-/// What the name of a column begins with that is a number of the pipeline's own. Which there are `derive` says.
+/// What the name of a column begins with that is a number of the pipeline's own. Which there are `derive` and `python`
+/// say.
 pub const DERIVED: &str = "derived_";
+
+/// What the name of a column begins with that is a text of the pipeline's own. Which there are `python` says.
+pub const NOTED: &str = "noted_";
+
+/// What the name of a column begins with that is a list of numbers of the pipeline's own, one for each token. Which there
+/// are `python` says.
+pub const TOKEN_DERIVED: &str = "token_derived_";
 
 /// How an expression names a number of its own from an earlier iteration: `last_derived_x`.
 pub const LAST: &str = "last_";
 
 /// The type of the column called `name`, if there can be one.
 pub fn kind(name: &str) -> Option<Kind> {
-    let part = || name.starts_with(PART).then_some(Kind::Text);
-    let number = || [SCORE, DERIVED].iter().any(|own| name.starts_with(own)).then_some(Kind::F32);
-    find(name).map(|column| column.kind).or_else(part).or_else(number)
+    let own = |kind: Kind| move |begins: &&str| name.starts_with(begins).then_some(kind);
+    let text = || [PART, NOTED].iter().find_map(own(Kind::Text));
+    let number = || [SCORE, DERIVED].iter().find_map(own(Kind::F32));
+    let numbers = || [TOKEN_DERIVED].iter().find_map(own(Kind::F32List));
+    find(name).map(|column| column.kind).or_else(text).or_else(number).or_else(numbers)
 }
 
 /// These columns in the table's order, parts of answers, scores and numbers of the pipeline's own behind all others.

@@ -34,6 +34,8 @@ pub enum PolicyError {
     Memory { rows: usize, tokens: usize, needs: u64, free: u64 },
     /// A device that was asked for and isn't available, and why.
     Device(String),
+    /// A function of the user's own that computes a loss, and what it raised or gave.
+    Function(String),
     /// What libtorch says.
     Torch(String),
     /// Another process of the same run, and what is wrong with it.
@@ -154,6 +156,8 @@ pub enum UpdateFault {
     NoRows,
     #[error("`{setting}` of an update must be above 0")]
     NotPositive { setting: Cow<'static, str> },
+    #[error("the surrogate is a function, and it wasn't prepared")]
+    NoFunction,
 }
 
 /// What is wrong with a row.
@@ -281,6 +285,7 @@ impl PolicyError {
                 gigabytes(*needs),
                 gigabytes(*free)
             ),
+            PolicyError::Function(what) => what.clone(),
             PolicyError::Torch(what) => format!("libtorch: {what}"),
             PolicyError::Peer(what) => what.clone(),
             PolicyError::Gone => "the policy thread has ended".into(),

@@ -10,6 +10,7 @@ pub mod draw;
 mod error;
 mod fields;
 pub mod folder;
+mod function;
 pub mod harmless;
 mod llama;
 pub mod lora;
@@ -28,11 +29,13 @@ pub mod sequence;
 mod settings;
 mod tally;
 pub mod tiny;
+mod token_loss;
 mod update;
 mod variants;
 
 pub use choices::OPEN;
 pub use error::{first_line, FileFault, ModelFault, PolicyError, Result, RowFault, Unanswered, UpdateFault};
+pub use function::{CodeFile, FunctionSettings, Place};
 pub use peers::Peers;
 pub use remote_settings::{RemoteModel, ServeSettings, ServerSettings, StartSettings, TemplateVariables, TrainSettings, VllmServers};
 pub use report::{RowReport, RowUse, TokenFigures, UpdateReport};
@@ -42,6 +45,7 @@ pub use settings::{
     Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, SharedModel, TokenKind,
 };
 pub use tally::Tally;
+pub use token_loss::{LossFunction, LossTokens, LossValues, TokenLoss};
 pub use update::*;
 
 use config::DecoderConfig;

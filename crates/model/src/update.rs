@@ -2,9 +2,9 @@
 //! lists them.
 
 pub use super::variants::*;
-use crate::UpdateFault;
+use crate::{FunctionSettings, LossFunction, UpdateFault};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
@@ -60,6 +60,8 @@ fn only_where_read() -> Value {
         { "if": { "not": { "anyOf": [equals("surrogate", "kl_cov"), equals("surrogate", "clip_cov")] } }, "then": unread(&["covary"]) },
         { "if": { "not": equals("surrogate", "clip_cov") }, "then": unread(&["covary_above", "covary_below"]) },
         { "if": equals("surrogate", "vespo"), "then": unread(&["clip", "clip_high", "ratio", "dual_clip"]), "else": unread(&["power", "damping"]) },
+        { "if": { "properties": { "surrogate": { "type": "object" } }, "required": ["surrogate"] },
+          "then": unread(&["clip", "clip_high", "ratio", "dual_clip", "mask_drift"]) },
         { "if": { "not": { "required": ["mask_below"] } }, "then": unread(&["mask_unit", "mask_from"]) },
         { "if": { "anyOf": [equals("schedule", "linear"), equals("schedule", "cosine")] },
           "then": { "required": ["decay_steps"] }, "else": unread(&["decay_steps", "lr_end"]) },
@@ -95,8 +97,15 @@ pub struct UpdateSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0))]
     pub clip_high: Option<f64>,
-    /// How a token's ratio and advantage become its loss.
+    /// How a token's ratio and advantage become its loss: by one of these names, or by a function in Python, as in
+    /// `surrogate: { call: my_loss.py:loss }`. The function gives a loss a token; what else is in the loss, masks and
+    /// weights stay as the other settings say.
+    #[serde(deserialize_with = "surrogate")]
+    #[schemars(with = "SurrogateSetting")]
     pub surrogate: Surrogate,
+    /// The function, where one computes the surrogate. Set by the operator.
+    #[serde(skip)]
+    pub function: Option<LossFunction>,
     /// tau of `surrogate: sapo` where the advantage is above 0.
     #[schemars(range(min = 0.01))]
     pub gate: f64,
@@ -247,6 +256,22 @@ pub struct UpdateSettings {
     pub keep: usize,
 }
 
+/// What `surrogate` may be: the name of one, or a function.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // the function is read where it is called
+enum SurrogateSetting {
+    Named(Surrogate),
+    Function(Box<FunctionSettings>),
+}
+
+fn surrogate<'de, D: Deserializer<'de>>(from: D) -> Result<Surrogate, D::Error> {
+    Ok(match SurrogateSetting::deserialize(from)? {
+        SurrogateSetting::Named(surrogate) => surrogate,
+        SurrogateSetting::Function(_) => Surrogate::Function,
+    })
+}
+
 impl UpdateSettings {
     /// The one temperature of all rows; `None` where each is read at its own.
     pub fn at(&self) -> Option<f32> {
@@ -281,6 +306,9 @@ impl UpdateSettings {
     /// # Errors
     /// Names the setting.
     pub fn check(&self) -> Result<(), UpdateFault> {
+        if (self.surrogate == Surrogate::Function) != self.function.is_some() {
+            return Err(UpdateFault::NoFunction);
+        }
         let cold = self.temperature.is_some_and(|temperature| temperature <= 0.0);
         let zero = [
             ("epochs", self.epochs == 0),
@@ -307,6 +335,7 @@ impl Default for UpdateSettings {
             clip: 0.2,
             clip_high: None,
             surrogate: Surrogate::Clip,
+            function: None,
             gate: 1.0,
             gate_below: 1.05,
             region: TrustRegion::Tv,

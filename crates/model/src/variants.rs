@@ -105,6 +105,9 @@ pub enum Surrogate {
     /// exp(lambda (1 - W)) a number that no gradient goes through (VESPO, arXiv 2602.10693; TRL): 1 at W = 1, and near
     /// 0 far from it on either side. `power` is k, `damping` lambda.
     Vespo,
+    /// A function of the user's own.
+    #[serde(skip)]
+    Function,
 }
 
 /// How far a token's probability has gone from the old one, for `surrogate: dppo`: DPPO has both.

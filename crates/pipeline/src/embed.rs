@@ -2,14 +2,25 @@
 //! affect it.
 
 use super::marks::{at_path, TEMPLATE};
-use super::Pipeline;
+use super::{Catalog, Node, OperatorSpec, Pipeline};
 use flow_core::files;
+use serde_json::Value;
 
 /// The largest file that a template may be, in bytes. A larger one isn't kept; an error is reported when it is read.
 pub const TEMPLATE_BYTES: u64 = 1 << 20;
 
-/// Puts the text of each template's file in place of its name, in the pipeline's source; what names no file stays.
-pub fn embed(pipeline: &mut Pipeline) {
+/// Puts the text of each template's file in place of its name, in the pipeline's source, and the settings that an
+/// operator would have a run keep in place of its own; what names no file stays.
+pub fn embed(pipeline: &mut Pipeline, catalog: &Catalog) {
+    let settings = |id: &str| pipeline.written(&["nodes", id, "with"].map(String::from)).into_iter().map(String::from).collect();
+    let kept = |spec: &OperatorSpec, node: &Node| Some((settings(&node.id), (spec.kept)(&node.with)?));
+    let nodes: Vec<(Vec<String>, Value)> = pipeline.all().filter_map(|node| kept(catalog.operator(&node.op)?, node)).collect();
+    for (path, with) in nodes {
+        pipeline.paths.retain(|named| !named.path.starts_with(&path));
+        if let Some(value) = at_path(&mut pipeline.source, &path) {
+            *value = with;
+        }
+    }
     let Pipeline { paths, source, .. } = pipeline;
     paths.retain(|named| {
         let Some(value) = at_path(source, &named.path).filter(|_| named.mark == TEMPLATE) else { return true };

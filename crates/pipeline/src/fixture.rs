@@ -58,6 +58,8 @@ pub fn catalog() -> Catalog {
         needs,
         makes: |_| Vec::new(),
         lacks: |_| Vec::new(),
+        unknown: |_| None,
+        kept: |_| None,
     };
     const ROWS: Port = port("rows", &["task", "reward"], false, Delay::Never);
     let operators = vec![

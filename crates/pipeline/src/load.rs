@@ -82,7 +82,7 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
         return Err(report.finish());
     }
     if looks.there.is_some() {
-        embed(&mut pipeline);
+        embed(&mut pipeline, catalog);
     }
     Ok(pipeline)
 }

@@ -1,6 +1,6 @@
 //! What the texts in settings name, as their schema marks it: `x-names: model` an entry of `models:`, `x-names: agent`
 //! one of `agents:`, `x-names: file` a file or folder, `x-names: template` a file with a template or the template
-//! itself. Code that looks for models or files looks for the mark, so that a setting with a new name needs no list of
+//! itself, `x-names: function` a function in a file of Python or in a module. Code that looks for models or files looks for the mark, so that a setting with a new name needs no list of
 //! names to be told of it.
 
 use serde_json::Value;
@@ -14,6 +14,9 @@ pub const AGENT: &str = "agent";
 pub const FILE: &str = "file";
 /// The mark of settings that hold a template, or name a file with one.
 pub const TEMPLATE: &str = "template";
+
+/// The mark of settings that name a function: `FILE.py:NAME` or `MODULE:NAME`.
+pub const FUNCTION: &str = "function";
 
 /// A text in settings that names something.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Paths in a pipeline begin in the folder of the file that names them, those of an override in the folder where `flow`
 //! runs. Once read they all begin where `flow` runs; a copy that a run keeps tells them from its own folder.
 
-use super::marks::{self, at_path, Named, FILE, TEMPLATE};
+use super::marks::{self, at_path, Named, FILE, FUNCTION, TEMPLATE};
 use super::parse::{Shape, Tree};
 use super::{Catalog, Pipeline, LOOP};
 use flow_core::files;
+use flow_core::python_package::function_file;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +18,9 @@ pub fn resolve(tree: &mut Tree, folders: &[&Path], origin: Option<&Path>, catalo
         named.mark == TEMPLATE && is_sentence(&named.name) && !folder.unwrap_or(Path::new("")).join(&named.name).exists()
     };
     let moved = |named: &Named| {
-        let origin = origin.filter(|origin| origin.join(&named.name).exists())?;
-        folders.iter().all(|folder| !folder.join(&named.name).exists()).then(|| vec![origin; folders.len()])
+        let file = function_file(&named.name).unwrap_or(&named.name);
+        let origin = origin.filter(|origin| origin.join(file).exists())?;
+        folders.iter().all(|folder| !folder.join(file).exists()).then(|| vec![origin; folders.len()])
     };
     let all = places(&tree.json(), catalog).into_iter();
     let rewritten = |tree: &mut Tree, named: &Named| rewritten(tree, &named.path, moved(named).as_deref().unwrap_or(folders));
@@ -85,7 +87,8 @@ fn is_sentence(setting: &str) -> bool {
 
 fn within(value: &Value, schema: &Value, at: &[String], all: &mut Vec<Named>) {
     for named in marks::marked(value, schema) {
-        if named.mark == FILE || named.mark == TEMPLATE && !is_marked(&named.name) {
+        let of_file = named.mark == FUNCTION && function_file(&named.name).is_some();
+        if named.mark == FILE || of_file || named.mark == TEMPLATE && !is_marked(&named.name) {
             all.push(Named { path: [at, &named.path].concat(), ..named });
         }
     }

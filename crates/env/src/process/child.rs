@@ -38,7 +38,7 @@ pub struct Child {
 
 impl Child {
     pub fn start(programs: &Programs, settings: &ProcessSettings) -> Result<Child, StartError> {
-        let (id, Pipes { input: mut stdin, output, errors }) = programs.start(settings)?;
+        let (id, Pipes { input: mut stdin, output, errors }) = programs.start(&settings.command, &settings.pass, &[])?;
         let (input, inbox) = unbounded::<Vec<u8>>();
         let (outbox, lines) = bounded(AHEAD);
         let (hush, silent) = bounded(0);

@@ -20,9 +20,9 @@ mod settings;
 mod variables;
 mod warden;
 
-pub use error::ProcessError;
+pub use error::{ProcessError, StartError};
 pub use hello::{Hello, Items};
 pub use pool::{wait, EpisodeAnswer, Pool};
-pub use programs::Programs;
+pub use programs::{Pipes, Programs};
 pub use request::{EpisodeRequest, Listing};
 pub use settings::ProcessSettings;

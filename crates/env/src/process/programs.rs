@@ -8,6 +8,7 @@ use super::warden::Warden;
 use super::{Hello, ProcessSettings};
 use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -101,11 +102,14 @@ impl Programs {
         }
     }
 
-    /// Starts a program with pipes to all three streams and the variables that it may know, in a process group of its
-    /// own: a Ctrl-C at the terminal is not for it. Gives the child without its handle, which stays here under the
-    /// number of the process.
-    pub(super) fn start(&self, settings: &ProcessSettings) -> Result<(u32, Pipes), StartError> {
-        let Some((program, arguments)) = settings.command.split_first() else { return Err(StartError::Nothing) };
+    /// Starts a program with pipes to all three streams, the variables that it may know and those of `set`, in a process
+    /// group of its own: a Ctrl-C at the terminal is not for it. Gives the child without its handle, which stays here
+    /// under the number of the process.
+    ///
+    /// # Errors
+    /// If the run is over, or the program can't be started.
+    pub fn start(&self, command: &[String], pass: &[String], set: &[(&str, OsString)]) -> Result<(u32, Pipes), StartError> {
+        let Some((program, arguments)) = command.split_first() else { return Err(StartError::Nothing) };
         let mut state = self.state();
         if state.closed {
             return Err(StartError::Over);
@@ -116,7 +120,7 @@ impl Programs {
         state.started += 1;
         let mark = format!("{}.{}", self.mark(), state.started);
         let mut command = Command::new(program);
-        command.env_clear().envs(inherited(&settings.pass)).env(VARIABLE, &mark);
+        command.env_clear().envs(inherited(pass)).envs(set.iter().cloned()).env(VARIABLE, &mark);
         command.args(arguments).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|source| refused(program, source))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -132,13 +136,13 @@ impl Programs {
     }
 
     /// Kills a process and its group. Returns its exit status if it had ended by itself.
-    pub(super) fn kill(&self, id: u32) -> Option<ExitStatus> {
+    pub fn kill(&self, id: u32) -> Option<ExitStatus> {
         let child = self.state().take(id)?;
         end(child, Instant::now() + FAILED)
     }
 
     /// Waits up to a second for a process that has closed its output to exit.
-    pub(super) fn ended(&self, id: u32) -> Option<ExitStatus> {
+    pub fn ended(&self, id: u32) -> Option<ExitStatus> {
         let late = Instant::now() + Duration::from_secs(1);
         loop {
             let status = self.state().running.get_mut(&id)?.child.try_wait().ok()?;
@@ -151,7 +155,7 @@ impl Programs {
 }
 
 /// The ends of a process's pipes.
-pub(super) struct Pipes {
+pub struct Pipes {
     pub input: std::process::ChildStdin,
     pub output: std::process::ChildStdout,
     pub errors: std::process::ChildStderr,
@@ -197,8 +201,8 @@ mod tests {
     fn what_leaves_the_group_of_its_program_ends_with_it() {
         let outside = Programs::default();
         let escape = "setsid sh -c 'echo $$; exec sleep 600' & wait";
-        let settings = serde_json::json!({ "command": ["/bin/sh", "-c", escape], "name": "escape" });
-        let (id, pipes) = outside.start(&serde_json::from_value(settings).unwrap()).unwrap();
+        let command = ["/bin/sh", "-c", escape].map(String::from);
+        let (id, pipes) = outside.start(&command, &[], &[]).unwrap();
         let mut line = String::new();
         std::io::BufReader::new(pipes.output).read_line(&mut line).unwrap();
         let escaped = format!("/proc/{}/environ", line.trim());

@@ -23,6 +23,10 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             }
         }
         let Some(with) = &draft.with else { continue };
+        if let Some((path, why)) = (spec.unknown)(with) {
+            let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(path.iter().map(String::as_str)).at);
+            report.add(at, why, None);
+        }
         for need in (spec.needs)(with) {
             let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(need.at.iter().map(String::as_str)).at);
             if !known(&need.column) {
@@ -79,6 +83,7 @@ fn available(
                 }
                 None => available[i] = all.clone(),
                 Some(spec) if spec.keeps && source.is_none() => available[i] = all.clone(),
+                Some(spec) if draft.with.as_ref().is_some_and(|with| (spec.unknown)(with).is_some()) => available[i] = all.clone(),
                 Some(spec) => {
                     match &draft.with {
                         Some(with) => available[i].extend(adds(spec, with)),

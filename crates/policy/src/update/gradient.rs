@@ -162,16 +162,20 @@ pub fn pass(
     };
     let wanted = match base.as_ref().and_then(|base| base.listed.as_ref()) {
         Some(listed) => Wanted::Listed(listed.tokens.as_ref()),
-        None if batch.settings.entropy == 0.0 => Wanted::Gradient,
+        None if batch.settings.entropy == 0.0 && !batch.settings.function.as_ref().is_some_and(|of| of.0.reads_entropy()) => {
+            Wanted::Gradient
+        }
         None => Wanted::WithEntropy,
     };
     let trace = tracer.trace(pass, &batch.rows, batch.settings.at(), wanted)?;
-    let tokens = PassTokens { batch, pass, outputs: trace.outputs(), device: tracer.device() };
-    let Terms { loss, kl, clipped, ratio, masked, outputs } = tokens.terms(base);
+    let tokens = PassTokens { batch, pass, outputs: trace.outputs(), weight, device: tracer.device() };
+    let Terms { loss, kl, clipped, ratio, masked, outputs, slope } = tokens.terms(base)?;
     // What takes no part is put aside before it is weighted: infinity times 0 isn't 0.
     let loss = loss.masked_fill(&tokens.part().eq(0.0), 0.0);
-    let weights = tokens.each(&|row| weight(row) as f32);
-    let total = (&loss * &weights).sum(None);
+    let mut total = (&loss * tokens.weights()).sum(None);
+    if let Some(slope) = &slope {
+        total += slope;
+    }
     let wrong = |what: &'static str, rows| Err(PolicyError::NotFinite { model: name.into(), what: what.into(), rows });
     let logprobs = values(&outputs.logprobs);
     if let Some(rows) = culprits(batch, pass, &logprobs) {

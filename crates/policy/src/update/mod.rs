@@ -4,6 +4,7 @@
 mod adamw;
 pub mod batch;
 mod divergence;
+mod function;
 pub mod gradient;
 pub mod local;
 mod loss;

@@ -36,6 +36,8 @@ pub fn loss(tokens: &SurrogateInput, settings: &UpdateSettings) -> (Tensor, Tens
         Surrogate::KlCov => kl_cov(tokens, settings.covary_kl),
         Surrogate::ClipCov => clip_cov(tokens, bounds, settings.dual_clip),
         Surrogate::Vespo => vespo(tokens, settings.power, settings.damping),
+        // A function computes it before this is asked.
+        Surrogate::Function => (-(tokens.ratio * tokens.advantage), tokens.ratio.detach().zeros_like()),
     };
     let Some(most) = settings.mask_drift else { return (loss, clipped) };
     let masked = drifted(tokens, most);

@@ -3,12 +3,14 @@
 use crate::tensors::indices;
 use crate::update::batch::UpdateBatch;
 use crate::update::divergence;
+use crate::update::function;
+use crate::update::gradient::TokenWeight;
 use crate::update::loss::{self, Rows};
 use crate::update::outputs::{Listed, TokenOutputs};
 use crate::update::passes::Pass;
 use crate::update::surrogate::{self, SurrogateInput};
-use flow_model::Example;
 use flow_model::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
+use flow_model::{Example, Result};
 use tch::{Device, Kind, Tensor};
 
 /// One value for each token of a pass, in the order of its rows: each `[tokens]`.
@@ -25,6 +27,8 @@ pub struct Terms {
     pub masked: Option<Tensor>,
     /// The net's results, from which the loss is computed.
     pub outputs: TokenOutputs,
+    /// A number that is 0, with the gradient of what a function computed elsewhere.
+    pub slope: Option<Tensor>,
 }
 
 /// The tokens of a pass: what the rows say of them as tensors `[tokens]`.
@@ -35,6 +39,8 @@ pub struct PassTokens<'a> {
     pub pass: &'a Pass,
     /// Their computed figures.
     pub outputs: &'a TokenOutputs,
+    /// The weight of each token of a row in the loss of the step.
+    pub weight: &'a TokenWeight<'a>,
     /// Where it lies.
     pub device: Device,
 }
@@ -68,13 +74,21 @@ impl PassTokens<'_> {
 
     /// The terms of the objective. `base` is what the reference makes of the tokens: what a KL term measures the
     /// divergence from, or the teacher.
-    pub fn terms(&self, base: Option<TokenOutputs>) -> Terms {
-        match self.batch.settings.objective {
+    ///
+    /// # Errors
+    /// Those of a function of the user's own.
+    pub fn terms(&self, base: Option<TokenOutputs>) -> Result<Terms> {
+        Ok(match self.batch.settings.objective {
             Objective::Value => self.value(),
             Objective::Distill => self.distill(base.and_then(|base| base.listed)),
             Objective::Reinforce => self.reinforce(base.map(|base| base.logprobs)),
-            _ => self.policy(base.map(|base| base.logprobs)),
-        }
+            _ => return self.policy(base.map(|base| base.logprobs)),
+        })
+    }
+
+    /// The weight of each token's loss in the loss of the step.
+    pub fn weights(&self) -> Tensor {
+        self.each(&|row| (self.weight)(row) as f32)
     }
 
     /// Without choices there is nothing to compare.
@@ -86,7 +100,7 @@ impl PassTokens<'_> {
             _ => none.copy(),
         };
         let loss = self.weighed(apart.shallow_clone());
-        Terms { loss, kl: apart.detach(), clipped: none.copy(), ratio: none.ones_like(), masked: None, outputs }
+        Terms { loss, kl: apart.detach(), clipped: none.copy(), ratio: none.ones_like(), masked: None, outputs, slope: None }
     }
 
     /// The losses of tokens that are imitated, times what a column says of each, where one does: the rows have it in
@@ -110,7 +124,7 @@ impl PassTokens<'_> {
             loss = loss.g_mul(&loss::expectile(&value.detach(), &target, &states, settings.expectile));
         }
         let zero = value.zeros_like();
-        Terms { loss, kl: zero.copy(), clipped, ratio: value.ones_like(), masked: None, outputs }
+        Terms { loss, kl: zero.copy(), clipped, ratio: value.ones_like(), masked: None, outputs, slope: None }
     }
 
     fn reinforce(&self, base: Option<Tensor>) -> Terms {
@@ -123,10 +137,10 @@ impl PassTokens<'_> {
         let loss = loss::reinforce(&new, base.as_ref(), &advantage, rows, (settings.beta.unwrap_or(1.0), settings.kl));
         let kl = tch::no_grad(|| base.map_or_else(|| new.zeros_like(), |base| &new - base));
         let clipped = new.zeros_like();
-        Terms { loss, kl, clipped, ratio: new.ones_like(), masked: None, outputs }
+        Terms { loss, kl, clipped, ratio: new.ones_like(), masked: None, outputs, slope: None }
     }
 
-    fn policy(&self, base: Option<Tensor>) -> Terms {
+    fn policy(&self, base: Option<Tensor>) -> Result<Terms> {
         let (batch, settings) = (self.batch, self.batch.settings);
         let outputs = self.outputs.share();
         let new = outputs.logprobs.shallow_clone();
@@ -139,6 +153,9 @@ impl PassTokens<'_> {
             RatioKind::Token => loss::ratio(&new, old),
             RatioKind::Sequence => loss::sequence_ratio(&new, old, rows),
         };
+        let masked = self.masked(&new);
+        let importance = start.as_ref().map(|start| loss::importance(start, &acted, settings.truncate));
+        let mut slope = None;
         let (mut loss, clipped) = if imitates {
             (self.weighed(-&new), new.zeros_like())
         } else {
@@ -148,14 +165,24 @@ impl PassTokens<'_> {
                 None => vec![0.0; batch.rows[row].len()],
             });
             let tokens = SurrogateInput { new: &new, old, acted: &acted, ratio: &ratio, advantage: &advantage, rows, covary: &covary };
-            surrogate::loss(&tokens, settings)
+            match &settings.function {
+                None => surrogate::loss(&tokens, settings),
+                Some(of) => {
+                    let mut weight = self.weights() * self.part();
+                    for factor in [importance.as_ref(), masked.as_ref().map(|masked| masked.logical_not()).as_ref()].into_iter().flatten() {
+                        weight = weight * factor;
+                    }
+                    let computed = function::loss(&*of.0, &tokens, &outputs.entropy, &weight)?;
+                    slope = Some(computed.slope);
+                    (computed.loss, computed.clipped)
+                }
+            }
         };
-        let masked = self.masked(&new);
         if let Some(masked) = &masked {
             loss = loss.masked_fill(masked, 0.0);
         }
-        if let Some(start) = &start {
-            loss = loss.g_mul(&loss::importance(start, &acted, settings.truncate));
+        if let Some(importance) = &importance {
+            loss = loss.g_mul(importance);
         }
         let kl = match base {
             Some(base) => {
@@ -168,7 +195,7 @@ impl PassTokens<'_> {
         if settings.entropy != 0.0 {
             loss = loss.g_sub(&(&outputs.entropy * settings.entropy));
         }
-        Terms { loss, kl, clipped, ratio, masked, outputs }
+        Ok(Terms { loss, kl, clipped, ratio, masked, outputs, slope })
     }
 
     /// Where the policy's term is masked by the weights of this step: 1_{pi >= delta} of EMPO2, Eq. 2. `new` are the

@@ -1,0 +1,184 @@
+//! `python`: a function of the user's own, in Python, from a table of rows to columns or rows. It says which columns it
+//! needs and adds, so it is checked before anything runs, and its rows are logged, replayed and resumed as any others.
+
+mod calls;
+mod description;
+mod join;
+pub mod loss;
+mod process;
+mod settings;
+
+use super::memories::buckets::unlogged;
+use super::operator::{must, settings as settings_of, Hooks, Operator, Settings};
+use crate::dataflow::stage::{stage, Place as RunsOn, Stage};
+use crate::dataflow::{feed, Context, Edge, Failed, Ports, Route};
+use calls::{columns, Calls, STATE};
+use description::{description, Description, Form};
+use flow_core::row::{self, NAME};
+use flow_model::FunctionSettings;
+use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
+use settings::PythonSettings;
+use timely::dataflow::Scope;
+
+/// What the table has of it.
+pub const OPERATOR: Operator = Operator {
+    name: "python",
+    about: "calls a function in Python that adds columns to rows, or keeps, drops, changes or makes rows",
+    role: Role::Judges,
+    ports: &[Port::rows("turns", &NAME)],
+    keeps: true,
+    adds: &[],
+    settings: Settings::of::<PythonSettings>(),
+    outside: render,
+    inside: None,
+    hooks: Hooks {
+        needs,
+        makes,
+        unknown,
+        kept: |with| description::kept(&with.typed::<PythonSettings>()?.function, with.raw()),
+        wrong: mistakes,
+        remembers: |with| with.typed::<PythonSettings>().and_then(|with| description(&with.function).ok()).is_some_and(|said| said.state),
+        targets: |with| makes(with).iter().any(|column| column == "value_target"),
+        ..Hooks::NONE
+    },
+};
+
+fn needs(with: &With) -> Vec<Need> {
+    let Some(with) = with.typed::<PythonSettings>() else { return Vec::new() };
+    let need = |column: &String, at: Vec<String>| Need { port: "rows".into(), column: column.clone(), at };
+    let by = with.by.iter().enumerate().map(|(i, column)| need(column, vec!["by".into(), i.to_string()]));
+    let said = description(&with.function).ok();
+    let called = said.iter().flat_map(|said| said.needs().unwrap_or_default()).map(|column| need(column, vec!["call".into()]));
+    by.chain(called).collect()
+}
+
+fn unknown(with: &With) -> Option<(Vec<String>, String)> {
+    let with = with.typed::<PythonSettings>()?;
+    let why = description(&with.function).err()?;
+    Some((vec!["call".into()], with.function.named(&why)))
+}
+
+fn makes(with: &With) -> Vec<String> {
+    let Some(with) = with.typed::<PythonSettings>() else { return Vec::new() };
+    let Ok(said) = description(&with.function) else { return Vec::new() };
+    let state = said.state.then(|| STATE.to_string());
+    said.adds.keys().filter(|name| row::kind(name).is_some()).cloned().chain(state).collect()
+}
+
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+    let Ok(with) = settings_of::<PythonSettings>(node) else { return Vec::new() };
+    let of_call = |message: String| Mistake::in_node(node, &["with", "call"], message);
+    let Ok(said) = description(&with.function) else { return Vec::new() };
+    if said.form == Form::Loss {
+        let help = "an update calls it: `surrogate: { call: ... }` of `gpu-update`";
+        return vec![of_call(format!("`{}` computes a loss of tokens, and no rows", with.function.name())).help(help)];
+    }
+    let mut mistakes = Vec::new();
+    for (name, kind) in &said.adds {
+        match row::kind(name) {
+            _ if NAME.contains(&name.as_str()) => {
+                mistakes.push(of_call(format!("`{}` adds the column `{name}`, by which rows are named", with.function.name())));
+            }
+            None => {
+                let own = match kind.as_str() {
+                    "utf8" => row::NOTED,
+                    "list of f32" => row::TOKEN_DERIVED,
+                    _ => row::DERIVED,
+                };
+                let help = "a column of your own is called `derived_...` (f32), `noted_...` (utf8) or `token_derived_...` (list of f32)";
+                mistakes.push(
+                    of_call(format!("rows can't have the column `{name}` that `{}` adds: call it `{own}{name}`", with.function.name()))
+                        .help(help),
+                );
+            }
+            Some(wanted) if wanted.name() != kind => {
+                mistakes.push(of_call(format!(
+                    "`{}` adds `{name}` as {kind}, and the column holds {}",
+                    with.function.name(),
+                    wanted.name()
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    mistakes.extend(settings_mistakes(node, &["with", "settings"], &with.function, &said));
+    if said.state {
+        mistakes.extend(unlogged(node, pipeline, "keeps a state, and a resumed run reads it in the log"));
+        let apart = || {
+            Mistake::in_node(
+                node,
+                &["with", "by"],
+                format!("`{}` keeps a state, and its groups would change it in no order", with.function.name()),
+            )
+        };
+        mistakes.extend(
+            (!with.by.is_empty()).then(|| apart().help("leave `by` out: it gets all rows of an iteration, and makes groups itself")),
+        );
+    }
+    mistakes
+}
+
+/// Settings of a function that it doesn't know, lacks or doesn't take; `at` is where they stand.
+fn settings_mistakes(node: &Node, at: &[&str], function: &FunctionSettings, said: &Description) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    for (name, parameter) in said.parameters() {
+        let given = function.settings.get(name);
+        let fits = |value| jsonschema::draft201909::new(&parameter.schema).is_ok_and(|schema| schema.is_valid(value));
+        match given {
+            None if parameter.required => {
+                let help = format!("write `settings: {{ {name}: ... }}`");
+                mistakes.push(Mistake::in_node(node, at, format!("`{}` needs the setting `{name}`", function.name())).help(help));
+            }
+            Some(value) if !fits(value) => {
+                let wanted = parameter.schema.to_string();
+                let message = format!("`{name}` of `{}` is {value}, and the function takes {wanted}", function.name());
+                mistakes.push(Mistake::in_node(node, &[at, &[name.as_str()]].concat(), message));
+            }
+            _ => {}
+        }
+    }
+    for name in function.settings.keys().filter(|name| !said.settings.contains_key(*name)) {
+        let known: Vec<String> = said.settings.keys().map(|known| format!("`{known}`")).collect();
+        let help = if known.is_empty() { "it has no settings".into() } else { format!("it has {}", known.join(", ")) };
+        mistakes.push(
+            Mistake::in_node(node, &[at, &[name.as_str()]].concat(), format!("`{}` has no setting `{name}`", function.name())).help(help),
+        );
+    }
+    mistakes
+}
+
+/// What the function needs goes to the workers of its groups, and what it makes comes back to where the rows stay.
+fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
+    let with = settings_of::<PythonSettings>(node)?;
+    let said = description(&with.function).map_err(|why| with.function.named(&why))?;
+    let rows = must(&ports, "rows")?;
+    let route = match columns(&with, &said) {
+        Some(columns) => Route::Part { columns, by: with.by.clone() },
+        None if with.by.is_empty() => Route::One,
+        None => Route::By(with.by.clone()),
+    };
+    let mut inputs = vec![(rows.clone(), route)];
+    if said.state {
+        inputs.push((feed::past(&node.id, scope, ctx)?, Route::One));
+    }
+    let mut added: Vec<String> = said.adds.keys().cloned().collect();
+    added.extend(said.state.then(|| STATE.to_string()));
+    let (form, remembers) = (said.form, said.state);
+    let mut function = Calls::new(&node.id, with, said, ctx);
+    let calls = Stage { name: format!("{} function", node.id), inputs, begins: false, place: RunsOn::Thread };
+    let made = stage(calls, ctx, move |iteration, rows| {
+        if remembers {
+            function.resume(&rows[1])?;
+        }
+        function.of(iteration, &rows[0])
+    });
+    let inputs = vec![(rows, Route::by(&["task"])), (made, Route::by(&["task"]))];
+    let joined = Stage { name: node.id.clone(), inputs, begins: false, place: RunsOn::Worker };
+    Ok(stage(joined, ctx, move |_, rows| {
+        let added: Vec<&str> = added.iter().map(String::as_str).collect();
+        match form {
+            Form::Columns => join::with_columns(&rows[0], &rows[1], &added),
+            Form::Rows | Form::Loss => join::with_rows(&rows[0], &rows[1]),
+        }
+    }))
+}
