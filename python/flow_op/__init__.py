@@ -1,4 +1,4 @@
-"""Operators of a flow pipeline in Python: a function from rows to columns, or from rows to rows.
+"""Ideas of your own in a flow pipeline: a function from rows to columns, from rows to rows, or from tokens to losses.
 
     import flow_op, pyarrow as pa, pyarrow.compute as pc
 
@@ -18,9 +18,10 @@ from typing import Any
 from .chance import rng, seed, seeded
 from .errors import Error
 from .functions import columns, rows
+from .losses import loss
 
 __version__ = "0.1.0"
-__all__ = ["Error", "call", "columns", "rng", "rows", "seed", "seeded"]
+__all__ = ["Error", "call", "columns", "loss", "rng", "rows", "seed", "seeded"]
 
 
 def call(function: Any, rows: Any, /, **settings: Any) -> Any:

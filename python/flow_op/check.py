@@ -30,7 +30,7 @@ def check(call: str) -> int:
 
 
 def page(call: str, said: Json) -> List[str]:
-    form = "columns: a value for each row" if said["form"] == "columns" else "rows: keeps, drops, changes or makes rows"
+    form = {"columns": "columns: a value for each row", "rows": "rows: keeps, drops, changes or makes rows", "loss": "loss: a value for each token"}[said["form"]]
     needs = "all columns" if said["needs"] == "all" else ", ".join(said["needs"]) or "the columns that name a row"
     lines = [call, *(f"  {line}".rstrip() for line in said["about"].splitlines()), "", f"form      {form}", f"needs     {needs}"]
     lines += listed("adds", [f"{name}: {one}" for name, one in said["adds"].items()])

@@ -15,7 +15,7 @@ from .state import json_value
 F = TypeVar("F", bound=Callable[..., Any])
 NAMES = ("iteration", "task", "sample", "attempt", "turn", "phase")
 """The columns that name a row, in the order by which rows are sorted."""
-DECORATORS = "@flow_op.columns(needs=[...], adds={...}) for a function that adds columns, or @flow_op.rows(needs=[...]) for one that keeps, drops or makes rows"
+DECORATORS = "@flow_op.columns(needs=[...], adds={...}) for a function that adds columns, @flow_op.rows(needs=[...]) for one that keeps, drops or makes rows, or @flow_op.loss() for the loss of tokens"
 
 
 class Spec(NamedTuple):

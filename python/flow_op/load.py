@@ -133,6 +133,7 @@ class Operator:
             "settings": {name: one.described() for name, one in spec.settings.items()},
             "state": spec.state is not None,
             "ordered": spec.ordered,
+            "entropy": getattr(spec, "entropy", False),
             "about": about(spec),
             "files": self.files(),
             "versions": versions(),

@@ -78,9 +78,11 @@ class Session:
         what = request.get("do") if isinstance(request, dict) else None
         if what == "describe":
             return self.describe(request), b""
-        if what == "run":
-            return self.run(request, body)
-        raise Error("protocol", f"there is no request {what!r}: write describe or run")
+        if what in ("run", "loss"):
+            if self.operator is None or self.operator.spec is None:
+                raise Error("protocol", f"the request {what} comes before a function is described")
+            return (self.run if what == "run" else self.loss)(request, body)
+        raise Error("protocol", f"there is no request {what!r}: write describe, run or loss")
 
     def describe(self, request: Json) -> Json:
         if request.get("protocol") != PROTOCOL:
@@ -97,27 +99,42 @@ class Session:
         return {"ok": self.operator.described()}
 
     def run(self, request: Json, body: Any) -> Tuple[Json, Any]:
-        if self.operator is None or self.operator.spec is None:
-            raise Error("protocol", "the request run comes before a function is described")
-        import pyarrow as pa
-
         from .again import check
         from .groups import Call, batch
 
-        try:
-            rows = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise Error("protocol", f"the body is no Arrow IPC stream: {error}") from None
+        rows = table(body)
         self.call = call = Call(self.operator.spec, rows, groups(request, rows.num_rows), request.get("settings") or {}, request.get("state"))
         result = call.answer()
         checked = bool(request.get("check"))
         if checked:
             check(call, result, int(request.get("seed") or 0))
         made = batch(result.columns)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, made.schema) as writer:
-            writer.write_batch(made)
-        return {"ok": {"rows": made.num_rows, "state": result.state, "checked": checked}}, sink.getvalue()
+        return {"ok": {"rows": made.num_rows, "state": result.state, "checked": checked}}, stream(made)
+
+    def loss(self, request: Json, body: Any) -> Tuple[Json, Any]:
+        from .losses import answer
+
+        return {"ok": {}}, stream(answer(self.operator.spec, request, table(body)))
+
+
+def table(body: Any) -> Any:
+    """The rows of a body, without a copy."""
+    import pyarrow as pa
+
+    try:
+        return pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Error("protocol", f"the body is no Arrow IPC stream: {error}") from None
+
+
+def stream(batch: Any) -> Any:
+    """A batch as a body."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
 
 
 def groups(request: Json, count: int) -> List[Any]:

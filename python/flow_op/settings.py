@@ -47,8 +47,9 @@ def schema(annotation: Any) -> Optional[Json]:
     return None
 
 
-def settings(function: Callable[..., Any], skip: typing.Collection[str]) -> Dict[str, Setting]:
-    """The settings of a function, by its signature. `skip` are keywords that aren't settings."""
+def settings(function: Callable[..., Any], skip: typing.Collection[str], positional: typing.Collection[str] = ()) -> Dict[str, Setting]:
+    """The settings of a function, by its signature. `skip` are keywords that aren't settings; `positional` are its parameters
+    before them, where these are others than one table."""
     name, found = function.__name__, {}
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
@@ -56,7 +57,7 @@ def settings(function: Callable[..., Any], skip: typing.Collection[str]) -> Dict
     for at, parameter in enumerate(parameters):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise wrong(function, f"`{name}` has a parameter `{parameter}`: name each setting as a keyword after `*`, so that a pipeline is checked against it")
-        if at == 0 and parameter.kind is not parameter.KEYWORD_ONLY:
+        if (at == 0 or parameter.name in positional) and parameter.kind is not parameter.KEYWORD_ONLY:
             continue
         if at == 0:
             raise wrong(function, f"`{name}` takes no rows: its first parameter is the table, before `*`")

@@ -18,6 +18,8 @@ pub struct LossTokens {
     pub entropy: Vec<f32>,
     /// Which row of the pass the token is in, from 0.
     pub row: Vec<u32>,
+    /// 1 of a token that takes part, else 0.
+    pub part: Vec<f32>,
     /// What the token's loss is multiplied by in the loss of the step: 0 of one that takes no part.
     pub weight: Vec<f32>,
 }

@@ -87,6 +87,7 @@ impl TokenLoss for PythonLoss {
             ("advantage", f32s(&tokens.advantage)),
             ("entropy", f32s(&tokens.entropy)),
             ("row", Arc::new(UInt32Array::from(tokens.row.clone()))),
+            ("part", f32s(&tokens.part)),
             ("weight", f32s(&tokens.weight)),
         ];
         let rows = RecordBatch::try_from_iter(columns).map_err(|error| error.to_string())?;

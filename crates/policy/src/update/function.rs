@@ -25,10 +25,10 @@ pub fn loss(function: &dyn TokenLoss, tokens: &SurrogateInput, entropy: &Tensor,
         .into_iter()
         .map(|row| row as u32)
         .collect();
-    let [new, old, acted, advantage, entropies, weights] =
-        [tokens.new, tokens.old, tokens.acted, tokens.advantage, entropy, weight].map(|tensor| values(&tensor.detach()));
+    let [new, old, acted, advantage, entropies, part, weights] =
+        [tokens.new, tokens.old, tokens.acted, tokens.advantage, entropy, &tokens.rows.part, weight].map(|tensor| values(&tensor.detach()));
     let count = new.len();
-    let asked = LossTokens { new, old, acted, advantage, entropy: entropies, row, weight: weights };
+    let asked = LossTokens { new, old, acted, advantage, entropy: entropies, row, part, weight: weights };
     let answer = function.values(&asked).map_err(PolicyError::Function)?;
     let lengths = [answer.loss.len(), answer.by_new.len(), answer.by_entropy.len().max(count), answer.clipped.len().max(count)];
     if lengths.iter().any(|length| *length != count) {
