@@ -55,8 +55,8 @@ def described(error: BaseException, own: Callable[[str], bool], where: str = "")
         return answer(error.kind, error.message, trace, error.file or file, error.line or line)
     if isinstance(error, MemoryError):
         allowed = os.environ.get("FLOW_OP_MEMORY")
-        limit = f"more than the {allowed} bytes that it may have" if allowed else "more memory than there is"
-        return answer("memory", f"the function takes {limit}{where}: work on fewer rows at once, or allow it more", trace, file, line)
+        limit = f"more than the {allowed} bytes that it may have, with Python and its libraries" if allowed else "more memory than there is"
+        return answer("memory", f"the function's process takes {limit}{where}: work on fewer rows at once, or allow it more", trace, file, line)
     return answer("exception", f"the function raises {words(error)}{where}", trace, file, line)
 
 

@@ -34,7 +34,10 @@ def serve() -> int:
         pass
     watch = threading.Timer(GRACE, os._exit, (0,))
     watch.daemon = True
-    watch.start()
+    try:
+        watch.start()
+    except RuntimeError:  # no memory for a thread
+        os._exit(0)
     return 0
 
 

@@ -12,6 +12,8 @@ import threading
 import unittest
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PATH = os.pathsep.join([HERE, *(os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one)])
+"""Absolute, for processes in another folder."""
 LENGTHS = struct.Struct("<IQ")
 ARROW = importlib.util.find_spec("pyarrow") is not None
 NEEDS_ARROW = unittest.skipUnless(ARROW, "pyarrow isn't installed")
@@ -24,7 +26,7 @@ import pyarrow.compute as pc
 
 class Process:
     def __init__(self, env=None, flags=("-u",), path=None):
-        env = {**os.environ, "PYTHONPATH": path or os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]), **(env or {})}
+        env = {**os.environ, "PYTHONPATH": path or PATH, **(env or {})}
         self.process = subprocess.Popen([sys.executable, *flags, "-m", "flow_op"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
         self.errors = []
         self.drain = threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)
@@ -50,8 +52,13 @@ class Process:
         return b"".join(self.errors).decode()
 
     def close(self):
-        if not self.process.stdin.closed:
+        """Ends the input; gives the exit status. Fails if anything but answers was written."""
+        if self.process.stdout.closed:
+            return self.process.returncode
+        try:
             self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         left = self.process.stdout.read()
         self.process.stdout.close()
         code = self.process.wait(20)

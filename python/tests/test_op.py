@@ -4,7 +4,7 @@ import hashlib
 import os
 import unittest
 
-from .op_client import NEEDS_ARROW, Asking, table
+from .op_client import HERE, NEEDS_ARROW, PATH, Asking, table
 
 CREDIT = """
 from neighbour import half
@@ -77,7 +77,7 @@ class Described(Asking):
     def test_packages_below_the_folder_are_no_files_of_the_user(self):
         self.write("venv/installed.py", "x = 1\n", head="")
         self.write("m.py", "import installed\n" + SUM)
-        self.start(path=os.pathsep.join([os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.join(self.folder, "venv"), os.environ.get("PYTHONPATH", "")]))
+        self.start(path=os.pathsep.join([PATH, os.path.join(self.folder, "venv")]))
         self.assertEqual([one["path"] for one in self.describe("m.py:f")["ok"]["files"]], [os.path.join(self.folder, "m.py")])
 
     def test_what_cannot_be_described(self):
@@ -200,7 +200,7 @@ class Ran(Asking):
 class WithoutArrow(Asking):
     def test_a_process_without_pyarrow_says_what_to_install(self):
         self.write("m.py", SUM)
-        self.start(flags=("-u", "-S"), path=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        self.start(flags=("-u", "-S"), path=HERE)
         error = self.describe("m.py:f")["error"]
         self.assertEqual(error["kind"], "missing")
         self.assertIn("-m pip install pyarrow numpy", error["message"])
