@@ -39,6 +39,7 @@ mod pipeline_tests;
 mod ppo;
 mod processes;
 mod prompts;
+mod python;
 mod rank;
 mod remote;
 mod replay;

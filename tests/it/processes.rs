@@ -93,7 +93,7 @@ fn ended(mut child: Child, within: Duration) -> (bool, String) {
 }
 
 /// All processes of a run, which must end well.
-fn together(pipeline: &Path, out: &Path, processes: usize, extra: &[&str]) {
+pub fn together(pipeline: &Path, out: &Path, processes: usize, extra: &[&str]) {
     let hosts = hosts(out.parent().unwrap(), processes);
     all_fine((0..processes).map(|p| started(process(pipeline, out, &hosts, p, extra))).collect());
 }

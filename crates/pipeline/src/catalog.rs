@@ -73,8 +73,8 @@ pub struct OperatorSpec {
     pub makes: fn(&With) -> Vec<String>,
     /// Columns of `adds` that it doesn't add with these settings.
     pub lacks: fn(&With) -> Vec<&'static str>,
-    /// Why it can't be known which columns it needs and adds with these settings, with the path of the cause inside `with`.
-    pub unknown: fn(&With) -> Option<(Vec<String>, String)>,
+    /// Why it can't be known which columns it needs and adds with these settings: its place is a path inside `with`.
+    pub unknown: fn(&With) -> Option<Mistake>,
     /// The settings that a run keeps in place of these, with the texts of files that they name; `None`: these.
     pub kept: fn(&With) -> Option<serde_json::Value>,
 }

@@ -6,6 +6,7 @@ use super::settings::{Check, PythonSettings};
 use crate::dataflow::{Context, Failed};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{cast, take_record_batch};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::array_value_to_string;
 use flow_core::row::{self, keys, RowError, View, NAME};
 use flow_core::seed::{mix, text};
@@ -62,7 +63,7 @@ impl Calls {
     pub fn of(&mut self, iteration: u64, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
         let Some(view) = View::sorted(rows)? else { return Ok(vec![]) };
         let rows = self.columns.as_ref().map_or_else(|| view.whole(), |columns| view.read(columns))?;
-        let (rows, groups) = self.grouped(rows, iteration)?;
+        let (rows, groups) = self.grouped(nullable(&rows)?, iteration)?;
         let process = match &mut self.process {
             Some(process) => process,
             none => {
@@ -102,7 +103,7 @@ impl Calls {
         };
         let count = rows.num_rows();
         if by.is_empty() {
-            return Ok((rows, vec![group(count, 0, "all rows".into())]));
+            return Ok((rows, vec![group(count, 0, String::new())]));
         }
         let mut key_of = keys(&rows, by);
         let mut order: Vec<u32> = (0..count as u32).collect();
@@ -122,7 +123,7 @@ impl Calls {
     /// The answer's rows as flow has them: each column of its type, with what the function keeps.
     fn checked(&self, made: &RecordBatch) -> Result<RecordBatch, Failed> {
         let schema = made.schema();
-        let column = |(field, values): (&Arc<arrow::datatypes::Field>, &ArrayRef)| {
+        let column = |(field, values): (&Arc<Field>, &ArrayRef)| {
             let kind = row::kind(field.name()).ok_or_else(|| RowError::Missing(field.name().clone()))?;
             if values.null_count() > 0 {
                 return Err(Failed::from(format!("the function gives no value for `{}` of some row", field.name())));
@@ -137,6 +138,20 @@ impl Calls {
         }
         Ok(row::batch(columns.iter().map(|(name, values)| (name.as_str(), values.clone())).collect())?)
     }
+}
+
+/// The rows with columns that could hold nulls, as those of other tables do: a function may put them together.
+fn nullable(rows: &RecordBatch) -> Result<RecordBatch, RowError> {
+    let one = |(field, column): (&Arc<Field>, &ArrayRef)| {
+        let data = match field.data_type() {
+            DataType::List(item) => DataType::List(Arc::new(item.as_ref().clone().with_nullable(true))),
+            other => other.clone(),
+        };
+        Ok((Field::new(field.name(), data.clone(), true), cast(column, &data)?))
+    };
+    let columns = rows.schema().fields().iter().zip(rows.columns()).map(one).collect::<Result<Vec<_>, RowError>>()?;
+    let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 
 /// The columns that are sent to the function: those that it needs, those of its groups, and those that name rows; none

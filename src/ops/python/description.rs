@@ -128,12 +128,24 @@ pub fn unchanged(with: &FunctionSettings, now: &Description) -> Result<(), Strin
     // The texts of files are kept; a module is only named.
     let files = |of: &Description| of.files.iter().map(|file| file["sha256"].clone()).collect::<Vec<_>>();
     let same = matches!(with.place(), Ok(Place::Code { .. })) || files(&before) == files(now);
-    match before.promise() == now.promise() && same {
+    match alike(&before.promise(), &now.promise()) && same {
         true => Ok(()),
         false => Err(format!(
             "`{}` is no longer the function that the run began with: install the version of then, or name it anew and without `declared`",
             with.call
         )),
+    }
+}
+
+/// Whether two values are the same; 1 and 1.0 are, which YAML doesn't tell apart.
+fn alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => one.len() == other.len() && one.iter().zip(other).all(|(a, b)| alike(a, b)),
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len() && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| alike(value, other)))
+        }
+        _ => one == other,
     }
 }
 

@@ -12,11 +12,13 @@ pub fn with_columns(rows: &[RecordBatch], made: &[RecordBatch], columns: &[&str]
     Ok(rejoin(rows, made, columns)?)
 }
 
-/// The rows that a function keeps, changes or makes: a column that it gives stands as it gives it, any other as it was.
+/// The rows that a function keeps, changes or makes: a column that it says it adds stands as it gives it, any other as it
+/// was.
 ///
 /// # Errors
-/// A row of a new name that lacks a column.
-pub fn with_rows(rows: &[RecordBatch], made: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
+/// A row of a new name that lacks a column, and a change of a column that the function doesn't say it adds: the log would
+/// not have it.
+pub fn with_rows(rows: &[RecordBatch], made: &[RecordBatch], added: &[&str]) -> Result<Vec<RecordBatch>, Failed> {
     let Some(made) = View::sorted(made)? else { return Ok(vec![]) };
     let made = made.whole()?;
     let Some(rows) = View::sorted(rows)? else { return Ok(vec![made]) };
@@ -31,7 +33,18 @@ pub fn with_rows(rows: &[RecordBatch], made: &[RecordBatch]) -> Result<Vec<Recor
         let help = "a function that makes rows says `needs=\"all\"`, and gives every column of the rows that it gets";
         return Err(format!("the row {} {why} `{}`: {help}", row::described(&made, i), lacks.name()).into());
     }
+    let old = UInt32Array::from_iter_values((0u32..).zip(&places).filter(|(_, place)| place.is_some()).map(|(i, _)| i));
     let places = UInt32Array::from_iter(places);
+    let unsaid = |name: &str| !added.contains(&name) && !NAME.contains(&name);
+    for (field, before) in schema.fields().iter().zip(rows.columns()).filter(|(field, _)| unsaid(field.name())) {
+        let Some(now) = given(field.name()) else { continue };
+        if *take(now, &old, None)? != *take(&take(before, &places, None)?, &old, None)? {
+            let name = field.name();
+            return Err(
+                format!("the function changes `{name}` of rows and doesn't say so: name it in `adds`, so that the log has it").into()
+            );
+        }
+    }
     let mut columns = Vec::new();
     for (field, before) in schema.fields().iter().zip(rows.columns()) {
         columns.push((field.name().as_str(), given(field.name()).map_or_else(|| take(before, &places, None), |now| Ok(now.clone()))?));
@@ -71,13 +84,15 @@ mod tests {
     #[test]
     fn rows_are_kept_dropped_changed_and_made() {
         let before = [rows(&[1, 0], Some(&[0.1, 0.0]), Some(&["b", "a"])), rows(&[2], Some(&[0.2]), Some(&["c"]))];
-        let made = with_rows(&before, &[rows(&[2, 0], Some(&[5.0, 4.0]), None)]).unwrap();
+        let made = with_rows(&before, &[rows(&[2, 0], Some(&[5.0, 4.0]), None)], &["reward"]).unwrap();
         assert_eq!(made, [rows(&[0, 2], Some(&[4.0, 5.0]), Some(&["a", "c"]))], "turn 1 is gone, the texts stay");
         let all = rows(&[0, 7], Some(&[1.0, 2.0]), Some(&["a", "new"]));
-        assert_eq!(with_rows(&before, std::slice::from_ref(&all)).unwrap(), [all.clone()]);
-        assert_eq!(with_rows(&[], std::slice::from_ref(&all)).unwrap(), [all], "a task of which no row was here");
-        let error = with_rows(&before, &[rows(&[7], Some(&[1.0]), None)]).unwrap_err().to_string();
+        assert_eq!(with_rows(&before, std::slice::from_ref(&all), &["reward"]).unwrap(), [all.clone()]);
+        assert_eq!(with_rows(&[], std::slice::from_ref(&all), &["reward"]).unwrap(), [all], "a task of which no row was here");
+        let error = with_rows(&before, &[rows(&[7], Some(&[1.0]), None)], &["reward"]).unwrap_err().to_string();
         assert!(error.contains("turn 7 is new") && error.contains("`response`"), "{error}");
-        assert!(with_rows(&before, &[]).unwrap().is_empty(), "it dropped all");
+        let error = with_rows(&before, std::slice::from_ref(&rows(&[0], Some(&[1.0]), None)), &[]).unwrap_err().to_string();
+        assert!(error.contains("changes `reward`"), "{error}");
+        assert!(with_rows(&before, &[], &[]).unwrap().is_empty(), "it dropped all");
     }
 }

@@ -52,10 +52,34 @@ fn needs(with: &With) -> Vec<Need> {
     by.chain(called).collect()
 }
 
-fn unknown(with: &With) -> Option<(Vec<String>, String)> {
-    let with = with.typed::<PythonSettings>()?;
-    let why = description(&with.function).err()?;
-    Some((vec!["call".into()], with.function.named(&why)))
+/// A function that can't be asked, or whose columns rows can't have.
+fn unknown(with: &With) -> Option<Mistake> {
+    let with = &with.typed::<PythonSettings>()?.function;
+    let of_call = |message: String| Mistake { at: vec!["call".into()], message, help: None };
+    let said = match description(with) {
+        Ok(said) => said,
+        Err(why) => return Some(of_call(with.named(&why))),
+    };
+    if said.form == Form::Loss {
+        let help = "an update calls it: `surrogate: { call: ... }` of `gpu-update`";
+        return Some(of_call(format!("`{}` computes a loss of tokens, and no rows", with.name())).help(help));
+    }
+    said.adds.iter().find_map(|(name, kind)| match row::kind(name) {
+        _ if NAME.contains(&name.as_str()) => Some(of_call(format!("`{}` adds the column `{name}`, by which rows are named", with.name()))),
+        None => {
+            let own = match kind.as_str() {
+                "utf8" => row::NOTED,
+                "list of f32" => row::TOKEN_DERIVED,
+                _ => row::DERIVED,
+            };
+            let help = "a column of your own is called `derived_...` (f32), `noted_...` (utf8) or `token_derived_...` (list of f32)";
+            Some(of_call(format!("rows can't have the column `{name}` that `{}` adds: call it `{own}{name}`", with.name())).help(help))
+        }
+        Some(wanted) if wanted.name() != kind => {
+            Some(of_call(format!("`{}` adds `{name}` as {kind}, and the column holds {}", with.name(), wanted.name())))
+        }
+        Some(_) => None,
+    })
 }
 
 fn makes(with: &With) -> Vec<String> {
@@ -67,41 +91,8 @@ fn makes(with: &With) -> Vec<String> {
 
 fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings_of::<PythonSettings>(node) else { return Vec::new() };
-    let of_call = |message: String| Mistake::in_node(node, &["with", "call"], message);
     let Ok(said) = description(&with.function) else { return Vec::new() };
-    if said.form == Form::Loss {
-        let help = "an update calls it: `surrogate: { call: ... }` of `gpu-update`";
-        return vec![of_call(format!("`{}` computes a loss of tokens, and no rows", with.function.name())).help(help)];
-    }
-    let mut mistakes = Vec::new();
-    for (name, kind) in &said.adds {
-        match row::kind(name) {
-            _ if NAME.contains(&name.as_str()) => {
-                mistakes.push(of_call(format!("`{}` adds the column `{name}`, by which rows are named", with.function.name())));
-            }
-            None => {
-                let own = match kind.as_str() {
-                    "utf8" => row::NOTED,
-                    "list of f32" => row::TOKEN_DERIVED,
-                    _ => row::DERIVED,
-                };
-                let help = "a column of your own is called `derived_...` (f32), `noted_...` (utf8) or `token_derived_...` (list of f32)";
-                mistakes.push(
-                    of_call(format!("rows can't have the column `{name}` that `{}` adds: call it `{own}{name}`", with.function.name()))
-                        .help(help),
-                );
-            }
-            Some(wanted) if wanted.name() != kind => {
-                mistakes.push(of_call(format!(
-                    "`{}` adds `{name}` as {kind}, and the column holds {}",
-                    with.function.name(),
-                    wanted.name()
-                )));
-            }
-            Some(_) => {}
-        }
-    }
-    mistakes.extend(settings_mistakes(node, &["with", "settings"], &with.function, &said));
+    let mut mistakes = settings_mistakes(node, &["with", "settings"], &with.function, &said);
     if said.state {
         mistakes.extend(unlogged(node, pipeline, "keeps a state, and a resumed run reads it in the log"));
         let apart = || {
@@ -178,7 +169,7 @@ fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Contex
         let added: Vec<&str> = added.iter().map(String::as_str).collect();
         match form {
             Form::Columns => join::with_columns(&rows[0], &rows[1], &added),
-            Form::Rows | Form::Loss => join::with_rows(&rows[0], &rows[1]),
+            Form::Rows | Form::Loss => join::with_rows(&rows[0], &rows[1], &added),
         }
     }))
 }

@@ -140,7 +140,7 @@ impl Drop for PythonProcess {
 fn in_words(error: &Value) -> String {
     let text = |key: &str| error[key].as_str().unwrap_or_default();
     let place = match (error["file"].as_str(), error["line"].as_u64()) {
-        (Some(file), Some(line)) => format!(" ({}:{line})", Path::new(file).file_name().unwrap_or_default().to_string_lossy()),
+        (Some(file), Some(line)) if !file.starts_with('<') => format!(" ({}:{line})", Path::new(file).file_name().unwrap_or_default().to_string_lossy()),
         _ => String::new(),
     };
     let traceback = if text("traceback").is_empty() { String::new() } else { format!("\n{}", text("traceback").trim_end()) };

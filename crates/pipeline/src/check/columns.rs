@@ -2,7 +2,7 @@
 
 use super::sketch::{Draft, DraftEdge};
 use crate::parse::{listed, Report};
-use crate::{Catalog, OperatorSpec, With};
+use crate::{Catalog, Mistake, OperatorSpec, With};
 use std::collections::BTreeSet;
 
 /// Checks that every column that a port needs is made upstream. Returns the columns of each node's rows.
@@ -23,9 +23,9 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             }
         }
         let Some(with) = &draft.with else { continue };
-        if let Some((path, why)) = (spec.unknown)(with) {
-            let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(path.iter().map(String::as_str)).at);
-            report.add(at, why, None);
+        if let Some(Mistake { at, message, help }) = (spec.unknown)(with) {
+            let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(at.iter().map(String::as_str)).at);
+            report.add(at, message, help);
         }
         for need in (spec.needs)(with) {
             let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(need.at.iter().map(String::as_str)).at);
