@@ -15,6 +15,10 @@ from .errors import PACKAGE, Error, Json
 from .functions import DECORATORS, Spec, names_of, spec_of
 
 
+BASE: Set[str] = set()
+"""Modules that were there before any of the user's: Arrow's among them."""
+
+
 class Operator:
     """A decorated function of a file or module, and the user's files behind it."""
 
@@ -45,8 +49,9 @@ class Operator:
     def forget(self) -> None:
         """Modules of the user's folder are read again, so that an edited file counts."""
         importlib.invalidate_caches()
-        for name, path in self.modules():
-            if name != "__main__":
+        BASE.update(() if BASE else sys.modules)
+        for name, _ in self.modules():
+            if name not in BASE:
                 del sys.modules[name]
 
     def load_file(self, path: str) -> Any:
@@ -56,12 +61,12 @@ class Operator:
         if not name.isidentifier() or name in sys.modules or name in getattr(sys, "stdlib_module_names", ()):
             name = f"flow_op_user_{abs(hash(name))}"  # a name that hides no other module
         made = importlib.util.spec_from_file_location(name, os.path.normpath(path))
-        if made is None or made.loader is None:
-            raise Error("import", f"{path} can't be imported")
+        assert made is not None and made.loader is not None  # a file that ends with .py has a loader
+        execute = made.loader.exec_module
         module = importlib.util.module_from_spec(made)
         sys.modules[name] = module
         try:
-            self.run(lambda: made.loader.exec_module(module), path)  # type: ignore[union-attr]
+            self.run(lambda: execute(module), path)
         except BaseException:
             sys.modules.pop(name, None)
             raise

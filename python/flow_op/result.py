@@ -41,7 +41,12 @@ def array(name: str, values: Any) -> Any:
     if not (isinstance(values, (list, tuple)) or any(hasattr(values, one) for one in ("__array__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"))):
         raise Error("result", f"column `{name}` is a {kind(values)}: give a pa.Array, a numpy array or a list")
     try:
-        return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        if hasattr(values, "__array__") and not hasattr(values, "__arrow_c_array__") and not hasattr(values, "index"):  # numpy, torch, jax; pandas has an index
+            values = values.__array__()
+            values = list(values) if values.ndim == 2 else values
+        return pa.array(values)
     except Exception as error:
         raise Error("result", f"column `{name}` can't become an Arrow array: {error}") from None
 
