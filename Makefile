@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -27,9 +27,10 @@ test-log: $(filter libduckdb,$(FETCH))
 test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text: test-%:
 	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)
 
-# The Python package: its core needs no other package.
-test-python:
-	@cd python && python3 -m unittest discover -t . -s tests
+# The Python packages, and the ideas in Python: only functions need other packages, pyarrow and numpy.
+test-python: pyarrow
+	@cd python && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest discover -t . -s tests
+	@cd examples/ideas && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
 
 # The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
 test-view: view/node_modules/made-from
@@ -66,6 +67,8 @@ libtorch:
 	@scripts/get-libtorch.sh
 libduckdb:
 	@scripts/get-duckdb.sh
+pyarrow:
+	@scripts/get-pyarrow.sh
 
 schema: build
 	target/release/flow schema > schemas/flow.schema.json
