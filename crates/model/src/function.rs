@@ -26,7 +26,7 @@ pub struct FunctionSettings {
     pub seconds: f64,
     /// The most memory that its process may take, in GB of 10^9 bytes.
     #[serde(default = "number::<f64, 16>")]
-    #[schemars(range(min = 0.1, max = 100_000), extend("default" = 16.0))]
+    #[schemars(range(min = 0.5, max = 100_000), extend("default" = 16.0))]
     pub memory_gb: f64,
     /// The Python that runs it, which must have `pyarrow`: a program and its first arguments.
     #[serde(default = "interpreter")]

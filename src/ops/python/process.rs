@@ -54,9 +54,10 @@ impl PythonProcess {
         let folder = Folder::of(with)?;
         let asked = json!({ "do": "describe", "protocol": PROTOCOL, "call": folder.call, "folder": folder.path });
         let command: Vec<String> = with.python.iter().cloned().chain(["-u", "-m", MODULE].map(String::from)).collect();
-        let mut set: Vec<(&str, OsString)> = [("PYTHONHASHSEED", "0"), ("PYTHONUTF8", "1"), ("PYTHONDONTWRITEBYTECODE", "1")]
-            .map(|(name, value)| (name, value.into()))
-            .into();
+        let mut set: Vec<(&str, OsString)> =
+            [("PYTHONHASHSEED", "0"), ("PYTHONUTF8", "1"), ("PYTHONDONTWRITEBYTECODE", "1"), ("OPENBLAS_NUM_THREADS", "1")]
+                .map(|(name, value)| (name, value.into()))
+                .into();
         set.push(("FLOW_OP_MEMORY", ((with.memory_gb * 1e9) as u64).to_string().into()));
         set.extend(module_path(MODULE)?.map(|path| ("PYTHONPATH", path)));
         let (id, pipes) = programs.start(&command, &with.pass, &set).map_err(|error| error.to_string())?;
@@ -140,7 +141,9 @@ impl Drop for PythonProcess {
 fn in_words(error: &Value) -> String {
     let text = |key: &str| error[key].as_str().unwrap_or_default();
     let place = match (error["file"].as_str(), error["line"].as_u64()) {
-        (Some(file), Some(line)) if !file.starts_with('<') => format!(" ({}:{line})", Path::new(file).file_name().unwrap_or_default().to_string_lossy()),
+        (Some(file), Some(line)) if !file.starts_with('<') => {
+            format!(" ({}:{line})", Path::new(file).file_name().unwrap_or_default().to_string_lossy())
+        }
         _ => String::new(),
     };
     let traceback = if text("traceback").is_empty() { String::new() } else { format!("\n{}", text("traceback").trim_end()) };
