@@ -1,4 +1,4 @@
-"""Functions that print, exit, fork, raise or take all memory; requests that are none."""
+"""Functions that print, exit, fork, raise or take all memory; malformed requests."""
 
 import json
 import os
