@@ -1,4 +1,4 @@
-"""A curriculum over kinds of tasks: those with larger advantages weigh more, by their rank among all that were ever seen.
+"""A curriculum over kinds of tasks: kinds with larger advantages weigh more, by rank among all kinds so far.
 
 Source: rank prioritisation of Prioritized Level Replay (arXiv:2010.03934), as a weight in place of a chance of replay.
 S_i = mean |advantage| of kind i in the last iteration that had it. With rank 1 for the largest of N kinds,

@@ -58,7 +58,9 @@ def cast(array: Any, wanted: Any, column: str) -> Any:
         # Not safe: a large integer may lose precision in a float. An infinity is refused later, with the row's name.
         inner = wanted.value_type if is_list(wanted) else wanted
         return array.cast(wanted, safe=not pa.types.is_floating(inner))
-    except pa.ArrowInvalid as error:
+    except MemoryError:
+        raise
+    except pa.ArrowException as error:
         raise Error("result", f"column `{column}` must be {shown(wanted)}, and a value of the {shown(given)} given isn't one: {error}") from None
 
 

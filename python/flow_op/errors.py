@@ -57,7 +57,10 @@ def described(error: BaseException, own: Callable[[str], bool], where: str = "")
         allowed = os.environ.get("FLOW_OP_MEMORY")
         limit = f"more than the {allowed} bytes that it may have, with Python and its libraries" if allowed else "more memory than there is"
         return answer("memory", f"the function's process takes {limit}{where}: work on fewer rows at once, or allow it more", trace, file, line)
-    return answer("exception", f"the function raises {words(error)}{where}", trace, file, line)
+    if not any(own(os.path.realpath(frame.filename)) for frame in found):
+        return answer("exception", f"flow_op itself fails at this function's result: {words(error)}{where}", "".join(traceback.format_tb(error.__traceback__)))
+    hint = ": list it in `needs`" if isinstance(error, KeyError) and "does not exist in schema" in str(error) else ""
+    return answer("exception", f"the function raises {words(error)}{where}{hint}", trace, file, line)
 
 
 def cut(text: str) -> str:

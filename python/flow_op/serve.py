@@ -67,7 +67,11 @@ class Session:
         own = self.operator.own if self.operator else lambda path: False
         where = self.call.where() if self.call else ""
         try:
-            return described(error, own, where)
+            said = described(error, own, where)
+            if self.call and said["error"]["file"] is None:  # of a result: where the function is
+                code = self.call.spec.function.__code__
+                said["error"].update(file=code.co_filename, line=code.co_firstlineno)
+            return said
         finally:
             error.__traceback__ = error.__context__ = error.__cause__ = None  # its frames hold the function's memory
 
@@ -106,11 +110,14 @@ class Session:
         from .groups import Call, batch
 
         rows = table(body)
-        self.call = call = Call(self.operator.spec, rows, groups(request, rows.num_rows), request.get("settings") or {}, request.get("state"))
+        settings, seed = request.get("settings") or {}, request.get("seed") or 0
+        if not isinstance(settings, dict) or not isinstance(seed, int):
+            raise Error("protocol", f"the request run has the settings {settings!r} and the seed {seed!r}: an object and an integer")
+        self.call = call = Call(self.operator.spec, rows, groups(request, rows.num_rows), settings, request.get("state"))
         result = call.answer()
         checked = bool(request.get("check"))
         if checked:
-            check(call, result, int(request.get("seed") or 0))
+            check(call, result, seed)
         made = batch(result.columns)
         return {"ok": {"rows": made.num_rows, "state": result.state, "checked": checked}}, stream(made)
 
@@ -146,7 +153,7 @@ def groups(request: Json, count: int) -> List[Any]:
     found, start = [], 0
     for one in request.get("groups") or []:
         end, seed = one.get("end"), one.get("seed", 0)
-        if not isinstance(end, int) or not start <= end <= count or not isinstance(seed, int):
+        if not isinstance(end, int) or not start <= end <= count or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
             raise Error("protocol", f"a group ends at {end!r}, after {start} and among {count} rows, with the seed {seed!r}")
         found.append(Group(start, end, seed, str(one.get("name") or "")))
         start = end

@@ -1,4 +1,4 @@
-"""Functions that print, exit, fork, raise or take all memory; requests that are none."""
+"""Functions that print, exit, fork, raise or take all memory; malformed requests."""
 
 import json
 import os
@@ -51,7 +51,7 @@ print('x' * 2000000)"""))
             ("class Odd(BaseException):\n    def __str__(self): raise 1\nraise Odd", "the function raises Odd: (its text can't be made: TypeError)", 8),
             ("def deep(): deep()\ndeep()", "RecursionError: maximum recursion depth exceeded", 6),
             ("raise ValueError('x' * 1000000)", "characters are left out", 6),
-            ("rows['none']", "the function raises KeyError", 6),
+            ("rows['won']", "in group 0: list it in `needs`", 6),
             ("import no_such_module", "the function raises ModuleNotFoundError: No module named 'no_such_module'", 6),
         ]:
             with self.subTest(words):

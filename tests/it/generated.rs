@@ -1,4 +1,4 @@
-//! Valid pipelines, drawn at random from operators, agents, answer parts, loops, memories and evaluations: what
+//! Valid pipelines, drawn at random from operators, agents, answer parts, loops, memories, functions in Python and evaluations: what
 //! `flow check` accepts must run, and give the same rows and weights on any number of workers. `make generated` draws
 //! hundreds.
 
@@ -176,11 +176,18 @@ impl Draw {
         let overlong = self.maybe(0.2, ", overlong: { max: 8, buffer: 4, weight: 0.1 }");
         nodes.push(format!("reward: {{ op: reward, inputs: {rows}, with: {{ won: 2, invalid: -0.1, format: 0.1{paid}{kl}{overlong} }} }}"));
         rows = "reward".into();
+        if self.chance(0.3) {
+            let function = self.one(&["paid, by: [task]", "paid", "edited, by: [task, sample]"]);
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/functions.py");
+            nodes.push(format!("own: {{ op: python, inputs: {rows}, with: {{ call: {file}:{function} }} }}"));
+            log.push("own");
+            rows = "own".into();
+        }
         let mut models = String::from("  actor: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }\n");
         if let Some(per) = &critic {
             models += "  critic: { new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1, head: value }\n";
             nodes.push(format!(
-                "value: {{ op: value, inputs: {{ rows: reward, weights: {{ after: values }} }}, with: {{ model: critic, per: {per} }} }}"
+                "value: {{ op: value, inputs: {{ rows: {rows}, weights: {{ after: values }} }}, with: {{ model: critic, per: {per} }} }}"
             ));
             rows = "value".into();
         }
@@ -191,7 +198,8 @@ impl Draw {
         rows = "advantage".into();
         if critic.is_none() && !kl_per_token && self.chance(0.3) {
             let second = self.advantage(looped, false, None);
-            nodes.push("batch: { op: group, inputs: reward, with: { by: [task] } }".into());
+            let judged = if log.contains(&"own") { "own" } else { "reward" };
+            nodes.push(format!("batch: {{ op: group, inputs: {judged}, with: {{ by: [task] }} }}"));
             nodes.push(format!("other: {{ op: advantage, inputs: batch, with: {{ {second} }} }}"));
             nodes.push("both: { op: combine, inputs: { one: advantage, two: other }, with: { weights: { two: 0.5 } } }".into());
             rows = "both".into();

@@ -39,6 +39,13 @@ def edited(rows):
     return kept.set_column(kept.schema.get_field_index("reward"), "reward", pc.multiply(kept["reward"], pa.scalar(0.5, pa.float32())))
 
 
+@flow_op.columns(needs=["reward"], adds={"reward": pa.float32(), "derived_luck": pa.float32()})
+def paid(rows):
+    """A little chance of its own in each reward."""
+    luck = flow_op.rng().normal() * 0.01 + np.sin(rows["turn"].to_numpy().astype("float64"))
+    return {"reward": rows["reward"].to_numpy() + luck.astype("float32"), "derived_luck": luck}
+
+
 @flow_op.rows(needs="all")
 def doubled(rows):
     """Each row once more, as another sample."""
