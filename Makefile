@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -154,6 +154,10 @@ generated: $(FETCH)
 # How often the intervals of `flow study` cover what they name: simulated studies in sixteen settings. N=20000 simulates as many of each.
 coverage: $(FETCH)
 	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release -p flow-credit --lib stats::coverage -- --nocapture
+
+# `flow test --invariance` of every pipeline that learns, some minutes each. ARGS names some: ARGS="quickstart ppo-sokoban".
+invariance: build pyarrow
+	python3 tests/soak/invariance.py $(ARGS)
 
 # One digest on 1, 2 and 4 workers, in 2 and 3 processes, with staleness 0 and 1, and replayed on other numbers of workers.
 digests: build

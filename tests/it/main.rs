@@ -26,6 +26,7 @@ mod forge;
 mod generated;
 mod house;
 mod import;
+mod invariance;
 mod links;
 mod listed;
 mod log_files;

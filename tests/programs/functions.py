@@ -109,3 +109,14 @@ def lacks(rows):
 @flow_op.loss(by="numpy")
 def mean_of_all(new, old, acted, advantage, entropy, rows):
     return {"loss": new - new.mean(), "slope": rows.weight}
+
+
+CALLS = []
+
+
+@flow_op.loss(by="numpy")
+def later_mean(new, old, acted, advantage, entropy, rows):
+    """REINFORCE at first; after it was held against itself, divided by the tokens of the pass."""
+    CALLS.append(len(new))
+    share = 1.0 if len(CALLS) < 12 else 1.0 / len(new)
+    return {"loss": -advantage * new * share, "slope": rows.weight * -advantage * share}

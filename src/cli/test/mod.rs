@@ -1,7 +1,9 @@
-//! `flow test`: runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others.
+//! `flow test`: runs the tests that pipelines bring along: rows fed to some nodes, rows expected from others. With
+//! `--invariance` it runs the pipelines themselves, in every way that must not matter.
 
 mod compare;
 mod conduct;
+mod invariance;
 mod show;
 
 use super::error::Error;
@@ -14,7 +16,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct TestArgs {
-    /// Pipeline files with `tests:`
+    /// Pipeline files, with `tests:` unless --invariance is given
     #[arg(required = true)]
     pipelines: Vec<PathBuf>,
     /// Runs only the tests of this name
@@ -23,6 +25,10 @@ pub struct TestArgs {
     /// Overrides a value, as `nodes.advantage.with.baseline=none`
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
+    /// Runs two iterations of the pipelines on other numbers of workers and processes, killed, replayed and in other
+    /// micro-batches, and compares what the updates made
+    #[arg(long, conflicts_with = "name")]
+    invariance: bool,
     /// json: an object a line: one for each row, then one for its test
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
@@ -30,6 +36,13 @@ pub struct TestArgs {
 
 impl TestArgs {
     pub fn run(self) -> CommandResult {
+        if self.invariance {
+            let mut good = true;
+            for file in &self.pipelines {
+                good &= invariance::invariance(file, &self.sets, self.format)?;
+            }
+            return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         let catalog = ops::catalog();
         let mut pipelines = Vec::new();
         for path in &self.pipelines {

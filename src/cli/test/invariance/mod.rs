@@ -1,0 +1,94 @@
+//! `flow test --invariance`: one pipeline, run in every way that must not matter. Rows, metrics and weights are compared
+//! with those of one plain run, bit for bit where nothing is added in another order, else within rounding.
+
+mod cases;
+mod measure;
+mod runs;
+
+use crate::cli::error::{Error, Result};
+use crate::cli::output::{answer, OutputFormat};
+use crate::ops;
+use cases::{cases, Case, Way};
+use flow_pipeline::Pipeline;
+use measure::{Difference, Measured};
+use runs::Runs;
+use serde_json::{json, Value};
+use std::path::Path;
+
+/// Iterations that are run: the second begins with weights that an update made.
+const ITERATIONS: u64 = 2;
+
+/// Runs all cases of a pipeline; whether each agrees.
+///
+/// # Errors
+/// A pipeline that doesn't check, or whose plain run fails.
+pub fn invariance(file: &Path, sets: &[String], format: OutputFormat) -> Result<bool> {
+    let pipeline = flow_pipeline::load(file, sets, &ops::catalog())?;
+    let unlogged = ops::unlogged(&pipeline);
+    if !unlogged.is_empty() {
+        let names: Vec<String> = unlogged.iter().map(|name| format!("`{name}`")).collect();
+        return Err(Error::Request(format!("the rows of {} aren't logged, so none can be replayed: name them in `log`", names.join(", "))));
+    }
+    if ops::updates(&pipeline) == 0 {
+        return Err(Error::request("nothing learns in this pipeline, so there is no update to compare"));
+    }
+    let runs = Runs::new(file, sets, ITERATIONS)?;
+    eprintln!("playing {} iterations of {}", ITERATIONS, pipeline.name);
+    let base = Measured::of(&runs.base()?, &pipeline)?;
+    let mut good = true;
+    if format == OutputFormat::Text {
+        answer(&format!("{}: {ITERATIONS} iterations, {} rows learnt from\n{}", file.display(), base.rows(), head()));
+    }
+    for case in cases(&pipeline) {
+        let outcome = outcome(&case, &runs, &base, &pipeline);
+        good &= outcome.as_ref().is_ok_and(|outcome| outcome.as_ref().is_none_or(|difference| difference.within(case.bound)));
+        answer(&match format {
+            OutputFormat::Json => line_json(file, &case, &outcome).to_string(),
+            OutputFormat::Text => line(&case, &outcome),
+        });
+    }
+    if format == OutputFormat::Text {
+        answer(if good { "every way gives the same update" } else { "an update depends on what must not matter" });
+    }
+    Ok(good)
+}
+
+/// How far a case is from the plain run; nothing where it can't be had here.
+fn outcome(case: &Case, runs: &Runs, base: &Measured, pipeline: &Pipeline) -> Result<Option<Difference>> {
+    match &case.way {
+        Way::NotHad(_) => Ok(None),
+        way => Ok(Some(base.apart(&Measured::of(&runs.run(way)?, pipeline)?, case.bound.is_none())?)),
+    }
+}
+
+fn head() -> String {
+    format!("{:<44}  {:>12}  {:>9}", "what differs", "largest", "bound")
+}
+
+fn line(case: &Case, outcome: &Result<Option<Difference>>) -> String {
+    let bound = case.bound.map_or("0".into(), |bound| format!("{bound:.0e}"));
+    match (outcome, &case.way) {
+        (Err(error), _) => format!("{:<44}  {:>12}  {bound:>9}  failed: {}", case.name, "-", error.text().trim_start_matches("error: ")),
+        (Ok(None), Way::NotHad(why)) => format!("{:<44}  {:>12}  {:>9}  not had: {why}", case.name, "-", "-"),
+        (Ok(None), _) => format!("{:<44}  {:>12}  {:>9}", case.name, "-", "-"),
+        (Ok(Some(difference)), _) => {
+            let verdict = if difference.within(case.bound) { String::new() } else { format!("  DIFFERS: {}", difference.place) };
+            format!("{:<44}  {:>12}  {bound:>9}{verdict}", case.name, difference.shown())
+        }
+    }
+}
+
+fn line_json(file: &Path, case: &Case, outcome: &Result<Option<Difference>>) -> Value {
+    let mut json = json!({ "pipeline": file.display().to_string(), "case": case.name, "bound": case.bound.unwrap_or(0.0) });
+    match (outcome, &case.way) {
+        (Err(error), _) => json["error"] = error.text().into(),
+        (Ok(Some(difference)), _) => {
+            json["largest"] = difference.largest.into();
+            json["place"] = difference.place.clone().into();
+            json["same"] = difference.within(case.bound).into();
+        }
+        (Ok(None), Way::NotHad(why)) => json["not_had"] = why.clone().into(),
+        (Ok(None), _) => {}
+    }
+    json
+}
