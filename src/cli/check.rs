@@ -139,6 +139,7 @@ pub struct CheckArgs {
 
 impl CheckArgs {
     pub fn run(self) -> CommandResult {
+        ops::run_code();
         let catalog = ops::catalog();
         let (mut wrong, mut mute) = (Vec::new(), Vec::new());
         let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;

@@ -21,6 +21,7 @@ pub struct GraphArgs {
 
 impl GraphArgs {
     pub fn run(self) -> CommandResult {
+        ops::run_code();
         let pipeline = flow_pipeline::load(&self.pipeline, &[], &ops::catalog())?;
         let format = match self.format {
             GraphFormat::Mermaid => flow_pipeline::PictureFormat::Mermaid,

@@ -25,6 +25,9 @@ pub struct ReplayArgs {
     /// Overrides a value, as `nodes.advantage.with.baseline=leave_one_out`; a map is merged into the one that is there, and null removes a key
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
+    /// Runs the functions in Python that the run brings, though they haven't run here before
+    #[arg(long)]
+    run_code: bool,
     /// The new run's folder; runs/<name>-replay (and a number) unless given
     #[arg(long)]
     out: Option<PathBuf>,
@@ -35,6 +38,9 @@ pub struct ReplayArgs {
 impl ReplayArgs {
     pub fn run(self) -> CommandResult {
         self.machine.alone("a replay")?;
+        if self.run_code {
+            ops::run_code();
+        }
         let source = ReplaySource::open(&self.run)?;
         if self.with.is_none() {
             source.run.same_pipeline(&source.run.manifest()?)?;
@@ -46,7 +52,9 @@ impl ReplayArgs {
         source.require_iterations(whole.iterations)?;
         let replays = source.rollouts(&whole, &file)?;
         // Once more, now that it is known which nodes have a log's columns.
-        let whole = flow_pipeline::load(&file, &sets, &ops::replayed(source.columns(&replays)?))?;
+        let catalog = ops::replayed(source.columns(&replays)?);
+        let mut whole = flow_pipeline::load(&file, &sets, &catalog)?;
+        whole.keep_files(&catalog);
         let pipeline = reduced(&whole, &replays);
         let feeds = source.feeds(&replays)?;
         let starts = source.starts(&pipeline)?;

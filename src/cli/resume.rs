@@ -27,6 +27,7 @@ pub struct ResumeArgs {
 
 impl ResumeArgs {
     pub fn run(self) -> CommandResult {
+        ops::run_code();
         let folder = flow_log::Run::open(&self.run)?;
         let lock = if self.machine.process == 0 { Some(Lock::take(&folder)?) } else { None };
         let manifest = folder.manifest()?;

@@ -42,6 +42,7 @@ pub struct RunArgs {
 
 impl RunArgs {
     pub fn run(self) -> CommandResult {
+        ops::run_code();
         let catalog = ops::catalog();
         let look = |pipeline: &Pipeline| missing(pipeline, &self.pipeline, &catalog);
         let load = |sets: &[String]| flow_pipeline::load_to_run(&self.pipeline, sets, &catalog, false, &look);

@@ -4,6 +4,7 @@
 use crate::common::*;
 use crate::processes::together;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A pipeline whose credit is a function's.
@@ -90,6 +91,44 @@ fn what_a_function_makes_is_logged_as_any_other_column() {
     let last: serde_json::Value = serde_json::from_str(kept[2]["function_state"].as_str().unwrap()).unwrap();
     assert_eq!(last["rows"], rewards[0]["rows"]);
     assert!((last["mean"].as_f64().unwrap() - rewards[0]["mean"].as_f64().unwrap()).abs() < 1e-6);
+}
+
+/// A run of somebody else: another list of what ran here. Looking at it runs nothing, whatever its pipeline says.
+#[test]
+fn what_a_stranger_brings_runs_only_when_it_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("ran");
+    let file = folder.path().join("marked.py");
+    let text = "import flow_op, pyarrow as pa\nopen('MARK', 'a').write('x')\n\n@flow_op.columns(needs=['reward'], adds={'advantage': pa.float32()})\ndef f(rows):\n    return {'advantage': rows['reward']}\n";
+    std::fs::write(&file, text.replace("MARK", &mark.display().to_string())).unwrap();
+    let yaml = with_credit(&format!("credit: {{ op: python, inputs: rollout, with: {{ call: {} }} }}", file.display().to_string() + ":f"));
+    let run = trained(folder.path(), "run", &yaml, &[]);
+    let ran = || std::fs::read_to_string(&mark).map_or(0, |text| text.len());
+    let before = ran();
+    let elsewhere = |command: &mut Command| {
+        let output = command.env("XDG_STATE_HOME", folder.path().join("state")).output().unwrap();
+        (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    };
+    for verb in ["verify", "replay"] {
+        let out = folder.path().join(format!("{verb}-out"));
+        let (good, said) = elsewhere(flow().arg(verb).arg(&run).args(if verb == "replay" { vec!["--out".into(), out] } else { vec![] }));
+        assert!(!good && said.contains("hasn't run here before") && said.contains("--run-code"), "{verb}: {said}");
+    }
+    let yaml = std::fs::read_to_string(run.join("pipeline.yaml")).unwrap();
+    let undeclared = yaml.split("      declared:").next().unwrap().to_string() + "  update:" + yaml.split_once("\n  update:").unwrap().1;
+    let copy = folder.path().join("copy");
+    done(Command::new("cp").arg("-r").arg(&run).arg(&copy));
+    std::fs::write(copy.join("pipeline.yaml"), undeclared).unwrap();
+    for verb in ["show", "verify", "replay", "diff"] {
+        let mut command = flow();
+        command.arg(verb).arg(&copy);
+        elsewhere(if verb == "diff" { command.arg(&run) } else { &mut command });
+    }
+    assert_eq!(ran(), before, "nothing of it ran");
+    let (good, said) = elsewhere(flow().arg("verify").arg(&run).arg("--run-code"));
+    assert!(good && ran() > before, "{said}");
+    let (good, said) = elsewhere(flow().arg("verify").arg(&run));
+    assert!(good, "it was allowed once: {said}");
 }
 
 #[test]

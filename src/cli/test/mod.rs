@@ -36,6 +36,7 @@ pub struct TestArgs {
 
 impl TestArgs {
     pub fn run(self) -> CommandResult {
+        ops::run_code();
         if self.invariance {
             let mut good = true;
             for file in &self.pipelines {

@@ -39,6 +39,9 @@ pub struct VerifyArgs {
     /// How many iterations are verified, from the first on; all unless given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
+    /// Runs the functions in Python that the run brings, though they haven't run here before
+    #[arg(long)]
+    run_code: bool,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
 }
@@ -129,6 +132,9 @@ impl VerifyArgs {
         command.arg("replay").arg(root).arg("--out").arg(&out).args(["--format", "json", "--set", &format!("iterations={iterations}")]);
         // That a bundle lies elsewhere than its run did is no news, and no replay is left to go on with.
         let news = |line: &String| !line.starts_with("note: nothing is played") && !line.contains("`flow resume ");
+        if self.run_code {
+            command.arg("--run-code");
+        }
         let said = |line: String| Some(line).filter(news).iter().for_each(|line| eprintln!("{}", named(line)));
         if !workspace.replay(&mut command, said)? {
             return Err(Error::Request(format!("{} can't be computed again: its replay failed, as it says above", self.run.display())));

@@ -171,7 +171,7 @@ pub fn kept(with: &FunctionSettings, raw: &Value) -> Option<Value> {
 }
 
 /// A function's file and those of its folder that it imports, and they.
-fn code(file: &Path) -> Option<Vec<CodeFile>> {
+pub fn code(file: &Path) -> Option<Vec<CodeFile>> {
     let folder = file.parent()?;
     let mut names: Vec<String> = vec![file.file_name()?.to_str()?.into()];
     let mut texts: Vec<CodeFile> = Vec::new();

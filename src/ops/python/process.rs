@@ -2,6 +2,7 @@
 //! speaks them. What the function prints goes to a file of the run.
 
 use super::description::{unchanged, Description, Folder, ASKING};
+use super::trust;
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
 use arrow::ipc::reader::StreamDecoder;
@@ -51,6 +52,7 @@ impl PythonProcess {
     /// # Errors
     /// In words: Python or the function can't be loaded, or the function isn't the one that the run began with.
     pub fn start(with: &FunctionSettings, programs: &Programs, prints: Option<&Path>) -> Result<(PythonProcess, Description), String> {
+        trust::allowed(with)?;
         let folder = Folder::of(with)?;
         let asked = json!({ "do": "describe", "protocol": PROTOCOL, "call": folder.call, "folder": folder.path });
         let command: Vec<String> = with.python.iter().cloned().chain(["-u", "-m", MODULE].map(String::from)).collect();
@@ -83,6 +85,9 @@ impl PythonProcess {
         let description: Description =
             serde_json::from_value(said).map_err(|error| format!("what `{}` says of itself can't be read: {error}", with.call))?;
         unchanged(with, &description)?;
+        if prints.is_some() {
+            trust::remember(with);
+        }
         Ok((process, description))
     }
 
