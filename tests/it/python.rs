@@ -99,8 +99,8 @@ fn what_a_stranger_brings_runs_only_when_it_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("ran");
     let file = folder.path().join("marked.py");
-    let text = "import flow_op, pyarrow as pa\nopen('MARK', 'a').write('x')\n\n@flow_op.columns(needs=['reward'], adds={'advantage': pa.float32()})\ndef f(rows):\n    return {'advantage': rows['reward']}\n";
-    std::fs::write(&file, text.replace("MARK", &mark.display().to_string())).unwrap();
+    let code = "import flow_op, pyarrow as pa\nopen('MARK', 'a').write('x')\n\n@flow_op.columns(needs=['reward'], adds={'advantage': pa.float32()})\ndef f(rows):\n    return {'advantage': rows['reward']}\n";
+    std::fs::write(&file, code.replace("MARK", &mark.display().to_string())).unwrap();
     let yaml = with_credit(&format!("credit: {{ op: python, inputs: rollout, with: {{ call: {} }} }}", file.display().to_string() + ":f"));
     let run = trained(folder.path(), "run", &yaml, &[]);
     let ran = || std::fs::read_to_string(&mark).map_or(0, |text| text.len());
