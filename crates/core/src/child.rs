@@ -32,7 +32,7 @@ pub fn module_path(module: &str) -> Result<Option<OsString>, String> {
 /// Has the Python that `command` starts find the repository's module.
 ///
 /// # Errors
-/// Those of [`module_path`].
+/// Those of [`module_path()`].
 pub fn find_module(module: &str, command: &mut Command) -> Result<(), String> {
     module_path(module)?.map(|path| command.env("PYTHONPATH", path));
     Ok(())

@@ -87,7 +87,7 @@ mod tests {
         let made = with_rows(&before, &[rows(&[2, 0], Some(&[5.0, 4.0]), None)], &["reward"]).unwrap();
         assert_eq!(made, [rows(&[0, 2], Some(&[4.0, 5.0]), Some(&["a", "c"]))], "turn 1 is gone, the texts stay");
         let all = rows(&[0, 7], Some(&[1.0, 2.0]), Some(&["a", "new"]));
-        assert_eq!(with_rows(&before, std::slice::from_ref(&all), &["reward"]).unwrap(), [all.clone()]);
+        assert_eq!(with_rows(&before, std::slice::from_ref(&all), &["reward"]).unwrap(), std::slice::from_ref(&all));
         assert_eq!(with_rows(&[], std::slice::from_ref(&all), &["reward"]).unwrap(), [all], "a task of which no row was here");
         let error = with_rows(&before, &[rows(&[7], Some(&[1.0]), None)], &["reward"]).unwrap_err().to_string();
         assert!(error.contains("turn 7 is new") && error.contains("`response`"), "{error}");

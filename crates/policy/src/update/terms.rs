@@ -170,7 +170,7 @@ impl PassTokens<'_> {
                 Some(of) => {
                     let mut weight = self.weights() * self.part();
                     for factor in [importance.as_ref(), masked.as_ref().map(|masked| masked.logical_not()).as_ref()].into_iter().flatten() {
-                        weight = weight * factor;
+                        weight *= factor;
                     }
                     let computed = function::loss(&*of.0, &tokens, &outputs.entropy, &weight)?;
                     slope = Some(computed.slope);
