@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -20,12 +20,16 @@ build: $(FETCH)
 # flow's own code, so that is built without optimisation: from nothing in nine minutes instead of thirteen. `make build` puts the fast program back.
 test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some sixteen minutes the first time)"
-	OMP_NUM_THREADS=1 $(CARGO) test --release $(foreach p,flow flow-checkpoint flow-model flow-pipeline flow-policy flow-serve flow-text,--config profile.release.package.$p.opt-level=0)
+	OMP_NUM_THREADS=1 $(CARGO) test --release $(foreach p,flow flow-checkpoint flow-model flow-pipeline flow-policy flow-serve flow-study flow-text,--config profile.release.package.$p.opt-level=0)
 
 # An edit of rows, a formula, an environment or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
 test-log: $(filter libduckdb,$(FETCH))
 test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text: test-%:
 	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)
+
+# `flow study` without its runs: statistics, cells, pages.
+test-study: $(filter libduckdb,$(FETCH))
+	@$(CARGO) test --release --config profile.release.package.flow-study.opt-level=0 -p flow-study $(ARGS)
 
 # The Python packages, and the ideas in Python: only functions need other packages, pyarrow and numpy.
 test-python: pyarrow
@@ -153,7 +157,7 @@ generated: $(FETCH)
 
 # How often the intervals of `flow study` cover what they name: simulated studies in sixteen settings. N=20000 simulates as many of each.
 coverage: $(FETCH)
-	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release -p flow-credit --lib stats::coverage -- --nocapture
+	FLOW_COVERAGE=$(or $(N),4000) $(CARGO) test --release -p flow-study --bins stats::coverage -- --nocapture
 
 # `flow test --invariance` of every pipeline that learns, some minutes each. ARGS names some: ARGS="quickstart ppo-sokoban".
 invariance: build pyarrow

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts a release into FOLDER: the wheel, a tarball of the program without PyTorch, the list of what it is made of (CycloneDX), this version's section of the
+# Puts a release into FOLDER: the wheel, a tarball of the programs without PyTorch, the list of what it is made of (CycloneDX), this version's section of the
 # changelog, and the SHA-256 of each: scripts/release.sh FOLDER. `make release` builds the program before.
 set -euo pipefail
 cd "$(dirname "$0")/.."

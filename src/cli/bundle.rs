@@ -3,12 +3,12 @@
 
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult};
-use super::summary::shell_word;
 use super::verify::claims::Claims;
 use super::vocabularies;
 use crate::ops;
 use clap::Args;
 use flow_checkpoint::separate_base;
+use flow_core::printable::shell_word;
 use flow_log::{Run, SavedWeights};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -3,9 +3,9 @@
 use super::error::{Error, Result};
 use super::events::Events;
 use super::output::{finish, CommandResult};
-use super::summary::shell_word;
 use clap::Args;
 use flow_core::files;
+use flow_core::printable::shell_word;
 use flow_log::{LogError, Run};
 use std::fs::File;
 use std::io::BufWriter;

@@ -16,6 +16,7 @@ mod error;
 mod eval;
 mod events;
 mod export;
+mod external;
 mod follow;
 mod graph;
 mod grid;
@@ -32,6 +33,7 @@ mod new;
 mod ops;
 mod output;
 mod panel;
+mod plan;
 mod progress;
 mod prompts;
 mod query;
@@ -51,7 +53,6 @@ mod session;
 mod show;
 mod show_prompt;
 mod source;
-mod study;
 mod summary;
 mod tap;
 mod test;
@@ -118,7 +119,8 @@ verbs! {
     /// Plays a frozen panel of tasks: success within 1, 2, ... attempts
     Eval(eval::EvalArgs),
     /// Makes a paper's tables from a file: trains missing runs, measures them, writes the page
-    Study(study::StudyArgs),
+    #[command(disable_help_flag = true)]
+    Study(external::StudyArgs),
     /// Freezes a panel of tasks for evaluation
     Panel(panel::PanelArgs),
     /// Reports all mistakes in pipelines, before anything runs
@@ -153,6 +155,9 @@ verbs! {
     Top(top::TopArgs),
     /// Prints a script that lets a shell complete verbs and flags
     Completion(completion::CompletionArgs),
+    /// Answers what other programs ask about pipelines and runs
+    #[command(hide = true)]
+    Plan(plan::PlanArgs),
 }
 
 /// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that
@@ -162,6 +167,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if completion::answered(Arguments::command, &arguments) {
         return ExitCode::SUCCESS;
+    }
+    if let Some(name) = arguments.get(1).and_then(|name| name.to_str()).filter(|name| other_program(name)) {
+        return external::become_program(name, &arguments[2..]).unwrap_or_else(failed);
     }
     let arguments = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => arguments,
@@ -174,10 +182,17 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(error.exit_code() as u8);
         }
     };
-    arguments.verb.run().unwrap_or_else(|error| {
-        anstream::eprintln!("{}", error.styled().trim_end());
-        end_process(1)
-    })
+    arguments.verb.run().unwrap_or_else(failed)
+}
+
+/// Whether `flow NAME` is no verb, but a program beside this one.
+fn other_program(name: &str) -> bool {
+    external::exists(name) && Arguments::command().find_subcommand(name).is_none()
+}
+
+fn failed(error: error::Error) -> ExitCode {
+    anstream::eprintln!("{}", error.styled().trim_end());
+    end_process(1)
 }
 
 /// The verbs that somebody means by a word of other trainers.

@@ -2,9 +2,9 @@
 
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult};
-use super::summary::shell_word;
 use clap::{Args, ValueEnum};
 use flow_core::files;
+use flow_core::printable::shell_word;
 use flow_env::{installed, kind, Acts};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};

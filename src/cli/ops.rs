@@ -29,7 +29,7 @@ impl OpsArgs {
         let catalog = ops::catalog();
         finish(&match self.operator.as_deref() {
             _ if self.columns => columns(),
-            _ if self.reference => reference(&catalog),
+            _ if self.reference => reference(&catalog)?,
             None => {
                 let line = |name: &str, about: &str| format!("{name:<12} {about}\n");
                 let all: String = catalog.operators.iter().map(|spec| line(spec.name, spec.about)).collect();

@@ -1,11 +1,16 @@
 //! The reference of the pipeline language as Markdown, made from the operator table: `flow ops --reference`.
 
+use super::error::Result;
+use super::external::{self, STUDY};
 use super::schema_text::{forms, items, settings, Setting};
-use super::study;
 use flow_pipeline::{Catalog, Delay, OperatorSpec};
+use serde_json::Value;
 
 /// The whole page.
-pub fn reference(catalog: &Catalog) -> String {
+///
+/// # Errors
+/// If the program `flow-study`, which has the schema of a study's file, isn't there.
+pub fn reference(catalog: &Catalog) -> Result<String> {
     let mut text = String::from(
         "# Reference\n\nMade from the operator table by `make schema`; a test holds it to that. `flow ops NAME` prints a part of it, \
          [`schemas/columns.md`](../schemas/columns.md) has the columns, and editors complete and check pipelines by \
@@ -27,7 +32,7 @@ pub fn reference(catalog: &Catalog) -> String {
     for (about, shape) in forms(&catalog.model) {
         text += &format!("\n{about}\n\n{}", table(&settings(&shape)));
     }
-    let study = study::schema();
+    let study = study()?;
     text += &format!(
         "\n## Studies\n\nThe file of `flow study`; [`schemas/study.schema.json`](../schemas/study.schema.json) is its schema.\n\n{}",
         table(&settings(&study))
@@ -43,7 +48,21 @@ pub fn reference(catalog: &Catalog) -> String {
         shape["$defs"] = study["$defs"].clone();
         text += &format!("\n{about}\n\n{}", table(&settings(&shape)));
     }
-    text
+    Ok(text)
+}
+
+/// The schema of a study's file, one that is `like` no other.
+fn study() -> Result<Value> {
+    let output = external::command(STUDY)?.arg("--schema").output()?;
+    let mut schema: Value = serde_json::from_slice(&output.stdout)?;
+    schema["required"] = schema["then"]["required"].take();
+    // `like` and `for`, which any file may have, are in the pages.
+    let shapes = schema["$defs"].as_object_mut().into_iter().flat_map(|shapes| shapes.values_mut());
+    shapes.filter_map(|shape| shape["properties"].as_object_mut()).for_each(|all| drop(all.remove("for")));
+    if let Some(all) = schema["properties"].as_object_mut() {
+        all.remove("like");
+    }
+    Ok(schema)
 }
 
 fn operator(spec: &OperatorSpec) -> String {

@@ -1,7 +1,7 @@
 //! `flow schema`: the JSON Schema of the pipeline language, or of a study's file, for editors and for checks elsewhere.
 
+use super::external::{become_program, STUDY};
 use super::output::{finish, CommandResult};
-use super::study;
 use crate::ops;
 use clap::Args;
 
@@ -14,7 +14,9 @@ pub struct SchemaArgs {
 
 impl SchemaArgs {
     pub fn run(self) -> CommandResult {
-        let schema = if self.study { study::published_schema() } else { flow_pipeline::schema(&ops::catalog()) };
-        finish(&serde_json::to_string_pretty(&schema)?)
+        if self.study {
+            return become_program(STUDY, &["--schema".into()]);
+        }
+        finish(&serde_json::to_string_pretty(&flow_pipeline::schema(&ops::catalog()))?)
     }
 }

@@ -3,6 +3,7 @@
 use super::decline::percent;
 use super::output::{answer, OutputFormat};
 use super::progress::TrainingSummary;
+use flow_core::printable::shell_word;
 use std::path::Path;
 
 /// What the suggested commands refer to.
@@ -75,27 +76,5 @@ impl NextCommands<'_> {
             text += &format!("  flow replay {run} --set {setting}\n");
         }
         text
-    }
-}
-
-/// A path quoted as one word of a shell command.
-pub fn shell_word(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:@%,".contains(c);
-    match !path.is_empty() && path.chars().all(plain) {
-        true => path.into(),
-        false => format!("'{}'", path.replace('\'', r"'\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_one_word() {
-        assert_eq!(shell_word("runs/a-2"), "runs/a-2");
-        assert_eq!(shell_word("runs/my run"), "'runs/my run'");
-        assert_eq!(shell_word("it's"), r"'it'\''s'");
-        assert_eq!(shell_word(""), "''");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The folder of the program, and those of the packages, with the name that code gives them.
-const ROOTS: [(&str, Option<&str>); 12] = [
+const ROOTS: [(&str, Option<&str>); 13] = [
     ("src", None),
     ("crates/checkpoint/src", Some("flow_checkpoint")),
     ("crates/core/src", Some("flow_core")),
@@ -18,6 +18,7 @@ const ROOTS: [(&str, Option<&str>); 12] = [
     ("crates/policy/src", Some("flow_policy")),
     ("crates/serve/src", Some("flow_serve")),
     ("crates/text/src", Some("flow_text")),
+    ("papers/tool/src", Some("flow_study")),
 ];
 
 /// The folders of `src` from the top down. A folder may know the floors below it, and none beside it or above. Between
@@ -25,7 +26,7 @@ const ROOTS: [(&str, Option<&str>); 12] = [
 const FLOORS: [&[&str]; 4] = [&["main"], &["cli"], &["ops"], &["rollout", "dataflow"]];
 
 /// Libraries that one folder or package (or two) alone may know, by the names of their crates.
-const LIBRARIES: [(&[&str], &[&str]); 9] = [
+const LIBRARIES: [(&[&str], &[&str]); 11] = [
     (&["timely"], &["dataflow", "ops"]),
     (&["differential_dataflow"], &["dataflow"]),
     (&["tch", "torch"], &["flow_policy"]),
@@ -34,7 +35,9 @@ const LIBRARIES: [(&[&str], &[&str]); 9] = [
     (&["tokenizers"], &["flow_text"]),
     (&["ureq"], &["flow_serve"]),
     (&["minijinja"], &["flow_text", "rollout"]),
-    (&["axum", "clap", "indicatif", "tokio"], &["cli"]),
+    (&["axum", "indicatif", "tokio"], &["cli"]),
+    (&["clap"], &["cli", "flow_study"]),
+    (&["plotters"], &["flow_study"]),
 ];
 
 /// A file's path in the repository, its name in the floors and its code, without comments and without its tests.
@@ -175,11 +178,11 @@ fn imports_are_read_whole() {
 }
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
-const BUDGETS: [(&str, usize); 12] = [
-    ("src", 26_000),
+const BUDGETS: [(&str, usize); 13] = [
+    ("src", 24_700),
     ("crates/checkpoint/src", 1_550),
     ("crates/core/src", 1_350),
-    ("crates/credit/src", 3_000),
+    ("crates/credit/src", 2_750),
     ("crates/env/src", 6_200),
     ("crates/int8/src", 3_250),
     ("crates/log/src", 3_700),
@@ -188,6 +191,7 @@ const BUDGETS: [(&str, usize); 12] = [
     ("crates/policy/src", 7_100),
     ("crates/serve/src", 1_850),
     ("crates/text/src", 1_300),
+    ("papers/tool/src", 1_950),
 ];
 
 #[test]

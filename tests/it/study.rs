@@ -377,3 +377,24 @@ fn mistakes_in_a_study_have_their_places() {
         "{error}"
     );
 }
+
+/// `flow NAME` starts the program `flow-NAME` beside the program `flow`, and no other.
+#[test]
+fn another_verb_is_a_program_beside_flow() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = folder.path().join("flow");
+    std::fs::hard_link(env!("CARGO_BIN_EXE_flow"), &program).unwrap();
+    let hello = folder.path().join("flow-hello");
+    std::fs::write(&hello, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+    std::fs::set_permissions(&hello, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let run = |arguments: &[&str]| std::process::Command::new(&program).args(arguments).output().unwrap();
+    let output = run(&["hello", "--help", "two words"]);
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("--help two words\n", Some(7)));
+    assert_eq!(run(&["hullo"]).status.code(), Some(2));
+    let output = run(&["study", "--help"]);
+    let message = text(&output.stderr);
+    assert!(message.contains("flow-study") && message.contains("`make build` makes both"), "{message}");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(done(flow().args(["study", "--help"])).contains("--dry-run"));
+    assert!(done(flow().arg("--help")).contains("  study "));
+}

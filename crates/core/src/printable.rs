@@ -42,6 +42,15 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
+/// A path quoted as one word of a shell command.
+pub fn shell_word(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:@%,".contains(c);
+    match !path.is_empty() && path.chars().all(plain) {
+        true => path.into(),
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
 /// Writes its input, made printable. Bytes that are no text are written as `\xff`.
 pub struct Printable<W: Write> {
     inner: W,
@@ -115,5 +124,13 @@ mod tests {
     fn what_is_long_is_cut_between_characters() {
         assert_eq!(shortened("éèê", 3), "éèê");
         assert_eq!(shortened("éèê", 1), "é [2 more characters]");
+    }
+
+    #[test]
+    fn a_path_is_one_word() {
+        assert_eq!(shell_word("runs/a-2"), "runs/a-2");
+        assert_eq!(shell_word("runs/my run"), "'runs/my run'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
     }
 }

@@ -21,6 +21,7 @@ mod programs;
 mod questions;
 mod runs;
 mod server;
+mod study;
 
 pub use files::write;
 pub use follow::FollowingPages;
@@ -29,12 +30,12 @@ pub use runs::ServedRuns;
 use super::error::{Error, Result};
 use super::output::{answer, finish, CommandResult};
 use super::query_limit;
-use super::study::ShownStudy;
 use clap::Args;
 use guard::Guard;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use study::ShownStudy;
 
 #[derive(Args)]
 pub struct ViewArgs {

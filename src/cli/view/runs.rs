@@ -1,7 +1,7 @@
 //! The runs that are served, each by its number, and what is committed of them, read anew when it has changed.
 
+use super::study::ShownStudy;
 use crate::cli::error::{Error, Result};
-use crate::cli::study::ShownStudy;
 use crate::cli::top::RunSnapshot;
 use crate::cli::vocabularies::Vocabularies;
 use flow_log::{Lock, Manifest, Run, Status, Table};

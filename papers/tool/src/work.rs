@@ -1,18 +1,17 @@
 //! Runs the remaining jobs of a study: each is a `flow` process of its own, a given number of them at a time.
 
-use super::file::Study;
-use super::plan::{iterations, SeededMeasurement, SeededRun};
-use crate::cli::begun::{self, RunProgress};
-use crate::cli::error::{Error, Result};
-use crate::cli::kin::tied;
-use crate::ops;
+use crate::error::{Error, Result};
+use crate::file::Study;
+use crate::flow::{Flow, RunProgress};
+use crate::plan::{iterations, SeededMeasurement, SeededRun};
 use flow_core::files;
+use flow_core::printable::shell_word;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,19 +45,13 @@ impl StudyJob {
 ///
 /// # Errors
 /// A run that another pipeline made than the study's as it is now: its figures would stand under the wrong heading.
-pub fn progress(study: &Study, training: &SeededRun) -> Result<RunProgress> {
+pub fn progress(flow: &Flow, study: &Study, training: &SeededRun) -> Result<RunProgress> {
     let folder = study.folder(training);
     if !folder.join("manifest.json").exists() {
         return Ok(RunProgress::Absent);
     }
     let run = study.runs.get(&training.run).ok_or_else(|| Error::request("no such run"))?;
-    // As a run keeps it: with the texts of the files that belong to it.
-    let expected = flow_pipeline::load_to_run(&run.pipeline, &study.sets(training), &ops::catalog(), false, &|_| vec![])?;
-    let target = iterations(run).unwrap_or(expected.iterations);
-    begun::progress(&folder, &expected, target).map_err(|error| match error {
-        Error::Request(_) => error.help("move it away, or give the study another `home`, and it is made anew"),
-        error => error,
-    })
+    flow.progress(&folder, &run.pipeline, &study.sets(training), iterations(run))
 }
 
 /// The answer to a measurement that was made of the run as it is now, by the command that the study has now.
@@ -78,19 +71,19 @@ fn manifest_digest(folder: &Path) -> Option<String> {
 
 /// The command as a person would type it.
 pub fn command_line(arguments: &[OsString]) -> String {
-    let words = arguments.iter().map(|a| crate::cli::summary::shell_word(&a.to_string_lossy()));
+    let words = arguments.iter().map(|a| shell_word(&a.to_string_lossy()));
     std::iter::once("flow".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// The remaining jobs: all runs under their first seed, each followed by its measurements, before any under the second,
 /// so that there is a whole column of figures early on.
-pub fn remaining(study: &Study) -> Result<Vec<StudyJob>> {
+pub fn remaining(flow: &Flow, study: &Study) -> Result<Vec<StudyJob>> {
     let measurings = study.measurings();
     let mut jobs = Vec::new();
     let mut trainings = study.trainings();
     trainings.sort_by_key(|t| study.runs.get(&t.run).and_then(|run| study.seeds(run).iter().position(|seed| *seed == t.seed)));
     for training in trainings {
-        let finished = progress(study, &training)? == RunProgress::Finished;
+        let finished = progress(flow, study, &training)? == RunProgress::Finished;
         let own = measurings.iter().filter(|m| m.training == training && !(finished && measured(study, m).is_some()));
         let own: Vec<StudyJob> = own.cloned().map(StudyJob::Measure).collect();
         jobs.extend((!finished).then_some(StudyJob::Train(training)));
@@ -121,7 +114,7 @@ enum Claim {
 }
 
 /// Takes a job whose output goes to `output`, unless another process did.
-fn claim(study: &Study, job: &StudyJob, output: &Path) -> Result<Claim> {
+fn claim(flow: &Flow, study: &Study, job: &StudyJob, output: &Path) -> Result<Claim> {
     let file = File::options().create(true).write(true).truncate(false).open(output).map_err(Error::file(output))?;
     match file.try_lock() {
         Ok(()) => (),
@@ -129,7 +122,7 @@ fn claim(study: &Study, job: &StudyJob, output: &Path) -> Result<Claim> {
         Err(TryLockError::Error(e)) => return Err(Error::file(output)(e)),
     }
     let done = match job {
-        StudyJob::Train(t) => progress(study, t)? == RunProgress::Finished,
+        StudyJob::Train(t) => progress(flow, study, t)? == RunProgress::Finished,
         StudyJob::Measure(m) => measured(study, m).is_some(),
     };
     if done {
@@ -141,14 +134,13 @@ fn claim(study: &Study, job: &StudyJob, output: &Path) -> Result<Claim> {
 
 /// Does all of `jobs`, at most `most` at a time, each with its share of the processors. Other processes may do so in
 /// the same folder: no job is done twice. `Ok(false)` if it was interrupted.
-pub fn work(study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
+pub fn work(flow: &Flow, study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
     let home = study.home();
     let create_folder = |path: &Path| std::fs::create_dir_all(path).map_err(Error::file(path));
     create_folder(&home.join("measured"))?;
     create_folder(&home.join("output"))?;
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone())?;
-    let flow = std::env::current_exe()?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let threads = (cores / most).max(1);
     let total = jobs.len();
@@ -164,7 +156,7 @@ pub fn work(study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
                 continue;
             }
             let output = output(study, &waiting[at]);
-            let claim = match claim(study, &waiting[at], &output)? {
+            let claim = match claim(flow, study, &waiting[at], &output)? {
                 Claim::Taken => {
                     at += 1;
                     continue;
@@ -179,10 +171,10 @@ pub fn work(study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
             let hours = clock.remaining(waiting.iter().chain(std::iter::once(&job)), running.iter().map(|r| &r.job), most);
             let number = total - waiting.len();
             eprintln!("{number}/{total}  {}{}", job.name(), hours.map(|h| format!("; {h} left")).unwrap_or_default());
-            let mut command = Command::new(&flow);
-            command.args(arguments(study, &job)?).env("OMP_NUM_THREADS", threads.to_string());
+            let mut command = flow.command();
+            command.args(arguments(flow, study, &job)?).env("OMP_NUM_THREADS", threads.to_string());
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(claim.try_clone()?);
-            running.push(RunningJob { job, child: tied(&mut command).spawn()?, output, _claim: claim, since: Instant::now() });
+            running.push(RunningJob { job, child: command.spawn()?, output, _claim: claim, since: Instant::now() });
             // What it makes possible may stand before it.
             at = 0;
         }
@@ -242,10 +234,10 @@ fn output(study: &Study, job: &StudyJob) -> PathBuf {
 }
 
 /// The arguments of the process that does this job, or goes on with it.
-fn arguments(study: &Study, job: &StudyJob) -> Result<Vec<OsString>> {
+fn arguments(flow: &Flow, study: &Study, job: &StudyJob) -> Result<Vec<OsString>> {
     let mut arguments = match job {
         StudyJob::Measure(m) => study.measure(m),
-        StudyJob::Train(t) if progress(study, t)? == RunProgress::Absent => study.train(t),
+        StudyJob::Train(t) if progress(flow, study, t)? == RunProgress::Absent => study.train(t),
         StudyJob::Train(t) => {
             let mut arguments: Vec<OsString> = vec!["resume".into(), study.folder(t).into()];
             if let Some(n) = study.runs.get(&t.run).and_then(iterations) {

@@ -1,10 +1,10 @@
 //! The verdicts of a page: of each difference its p, adjusted for all comparisons of the page.
 
-use super::cell::{cell, difference, TableCell};
-use super::file::{ColumnSpec, RowSpec, TableSpec};
-use super::values::StudyValues;
-use crate::cli::error::Result;
-use flow_credit::stats::{around_zero, difference_p, holm, two_kinds};
+use crate::cell::{cell, difference, TableCell};
+use crate::error::Result;
+use crate::file::{ColumnSpec, RowSpec, TableSpec};
+use crate::stats::{around_zero, difference_p, holm, two_kinds};
+use crate::values::StudyValues;
 
 /// A chance of error that is accepted for a page.
 pub const ERROR: f64 = 0.05;

@@ -1,10 +1,10 @@
 //! What a table's intervals cover and what they leave out, and which differences its verdicts can find, in words.
 
-use super::cell::TableCell;
-use super::file::{Study, TableSpec, Uncertainty};
-use super::plan::sides;
-use super::verdict::{Comparisons, ERROR};
-use flow_credit::stats::sign_test;
+use crate::cell::TableCell;
+use crate::file::{Study, TableSpec, Uncertainty};
+use crate::plan::sides;
+use crate::stats::sign_test;
+use crate::verdict::{Comparisons, ERROR};
 use std::collections::BTreeSet;
 
 /// The meaning of the brackets, what an interval covers and doesn't cover, and the rule of a verdict.
@@ -117,7 +117,7 @@ fn sources<'a>(study: &'a Study, run: &str) -> Vec<&'a str> {
 
 /// Which differences the verdicts of a table can find, column by column; nothing where there are none.
 pub fn power(comparisons: &Comparisons, place: usize, table: &TableSpec) -> String {
-    let of = |(c, column): (usize, &super::file::ColumnSpec)| {
+    let of = |(c, column): (usize, &crate::file::ColumnSpec)| {
         let (low, high) = comparisons.detectable(place, c)?;
         let (low, high) = (format!("{low:.0$}", column.digits), format!("{high:.0$}", column.digits));
         Some(format!("{} {}", column.name, if low == high { low } else { format!("{low} to {high}") }))

@@ -1,14 +1,14 @@
 //! The tables of a study, as Markdown.
 
-use super::cell::{cell, TableCell};
-use super::covered::{covered, power};
-use super::file::{RowSpec, TableSpec};
-use super::lines::{self, Line};
-use super::plan::{sides, SeededMeasurement, SeededRun};
-use super::values::StudyValues;
-use super::verdict::{Comparisons, Direction};
-use super::work::command_line;
-use crate::cli::error::{Error, Result};
+use crate::cell::{cell, TableCell};
+use crate::covered::{covered, power};
+use crate::error::{Error, Result};
+use crate::file::{RowSpec, TableSpec};
+use crate::lines::{self, Line};
+use crate::plan::{sides, SeededMeasurement, SeededRun};
+use crate::values::StudyValues;
+use crate::verdict::{Comparisons, Direction};
+use crate::work::command_line;
 
 /// From this heading on, a page belongs to its authors.
 const NOTES: &str = "## What came out";
@@ -53,7 +53,7 @@ fn line_picture(values: &StudyValues, table: &TableSpec) -> Result<Option<String
     };
     let lines = table.rows.iter().map(line).collect::<Result<Vec<Line>>>()?;
     let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-    lines::svg(axis, &columns, &lines).map_err(|e| Error::Request(format!("the picture of `{}` can't be drawn: {e}", table.title)))
+    lines::svg(axis, &columns, &lines).map_err(|e| Error::request(format!("the picture of `{}` can't be drawn: {e}", table.title)))
 }
 
 fn markdown(values: &StudyValues, comparisons: &Comparisons, place: usize, table: &TableSpec) -> Result<String> {
@@ -116,7 +116,7 @@ fn picture<'a>(column: &str, digits: usize, bars: impl Iterator<Item = (&'a str,
 pub fn origin(values: &StudyValues, title: &str, name: &str, column: &str) -> Result<String> {
     let study = values.study;
     let unknown =
-        |what: &str, name: &str, known: Vec<&str>| Error::Request(format!("there is no {what} `{name}`; there are: {}", known.join(", ")));
+        |what: &str, name: &str, known: Vec<&str>| Error::request(format!("there is no {what} `{name}`; there are: {}", known.join(", ")));
     let tables = || study.tables.iter().map(|t| t.title.as_str()).collect();
     let table = study.tables.iter().find(|t| t.title == title).ok_or_else(|| unknown("table", title, tables()))?;
     let rows = || table.rows.iter().map(|r| r.name.as_str()).collect();

@@ -1,7 +1,7 @@
 //! The plan of a study: each run under each seed, after the runs whose weights it starts from; then the measurements
 //! that its tables need.
 
-use super::file::{MeasurementSpec, RowSpec, RunSpec, Study, TableSpec};
+use crate::file::{MeasurementSpec, RowSpec, RunSpec, Study, TableSpec};
 use flow_pipeline::Mistake;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,10 +1,11 @@
 //! One cell of a table: a value for each seed, and what each task brings to it.
 
-use super::file::{ColumnSpec, RowSpec, TableSpec, Uncertainty};
-use super::plan::{sides, SeededRun};
-use super::values::{SeedResult, StudyValues, TaskSums};
-use crate::cli::error::{Error, Result};
-use flow_credit::stats::{pseudo_values, two_kinds, wilson, Estimate, Interval};
+use crate::error::{Error, Result};
+use crate::file::{ColumnSpec, RowSpec, TableSpec, Uncertainty};
+use crate::plan::{sides, SeededRun};
+use crate::stats::{pseudo_values, two_kinds, Estimate};
+use crate::values::{SeedResult, StudyValues, TaskSums};
+use flow_credit::stats::{wilson, Interval};
 
 /// A cell: a value for each seed, in the order of the seeds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -235,8 +236,8 @@ impl TableCell {
 
 #[cfg(test)]
 mod tests {
-    use super::super::values::tasks;
     use super::*;
+    use crate::values::tasks;
     use serde_json::json;
 
     #[test]

@@ -2,7 +2,7 @@
 //! measured on.
 
 use super::student::{noncentrality, student, tail};
-use super::Interval;
+use flow_credit::stats::Interval;
 
 /// A mean, and its variance in two parts.
 ///

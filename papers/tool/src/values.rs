@@ -1,11 +1,11 @@
 //! What a study's runs and measurements came to under each seed. Each is read once: a cell, the differences from it and
 //! the verdicts on them ask for the same numbers, and a log's checksums are verified whenever it is opened.
 
-use super::file::{ColumnSpec, Study};
-use super::plan::{sides, SeededMeasurement, SeededRun};
-use super::work::{measured, progress};
-use crate::cli::begun::RunProgress;
-use crate::cli::error::{Error, Result};
+use crate::error::{Error, Result};
+use crate::file::{ColumnSpec, Study};
+use crate::flow::{Flow, RunProgress};
+use crate::plan::{sides, SeededMeasurement, SeededRun};
+use crate::work::{measured, progress};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +14,7 @@ use std::rc::Rc;
 /// The values of a study's columns.
 pub struct StudyValues<'a> {
     pub study: &'a Study,
+    flow: &'a Flow,
     /// What the queries of a run's columns answer; none while the run isn't finished.
     runs: RefCell<BTreeMap<SeededRun, Option<Rc<Answers>>>>,
     measurements: RefCell<BTreeMap<SeededMeasurement, Option<Rc<Value>>>>,
@@ -54,8 +55,8 @@ impl TaskSums {
 }
 
 impl<'a> StudyValues<'a> {
-    pub fn new(study: &'a Study) -> Self {
-        StudyValues { study, runs: RefCell::default(), measurements: RefCell::default() }
+    pub fn new(study: &'a Study, flow: &'a Flow) -> Self {
+        StudyValues { study, flow, runs: RefCell::default(), measurements: RefCell::default() }
     }
 
     /// The column's value of one run of one seed; none while it isn't there, or the run isn't finished.
@@ -80,7 +81,7 @@ impl<'a> StudyValues<'a> {
         if let Some(answers) = self.runs.borrow().get(training) {
             return Ok(answers.clone());
         }
-        let answers = match progress(self.study, training)? {
+        let answers = match progress(self.flow, self.study, training)? {
             RunProgress::Finished => Some(Rc::new(self.ask(training)?)),
             _ => None,
         };

@@ -3,38 +3,35 @@
 
 mod cell;
 mod covered;
+mod error;
 mod file;
+mod flow;
 mod lines;
 mod page;
 mod plan;
+mod stats;
 mod tables;
 mod values;
 mod verdict;
 mod work;
 
-use super::error::Error;
-use super::output::{finish, CommandResult};
-use super::session::info;
-use crate::ops;
-use clap::Args;
+use clap::Parser;
+use error::{Error, Result};
 use file::Study;
+use flow::Flow;
 use flow_core::files;
+use flow_core::printable::printable;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-pub use tables::ShownStudy;
 use values::StudyValues;
 use work::{remaining, work};
 
-/// The JSON Schema of a study's file.
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(Study).to_value()
-}
-
 /// The JSON Schema of a study's file as an author writes it: it may be `like` another one, and an entry of a list or a
 /// map may stand for several by `for`.
-pub fn published_schema() -> serde_json::Value {
-    let mut schema = schema();
+fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(Study).to_value();
     let about = "The file of a study that this one is like: it has only the differences. Maps are merged, a null takes a key away, a list takes the place of a list.";
     schema["properties"]["like"] = serde_json::json!({ "description": about, "type": "string" });
     // The other file has what this one must have otherwise.
@@ -55,10 +52,13 @@ pub fn published_schema() -> serde_json::Value {
     schema
 }
 
-#[derive(Args)]
-pub struct StudyArgs {
+/// Makes a paper's tables from a file: trains missing runs, measures them, writes the page
+#[derive(Parser)]
+#[command(name = "flow-study", bin_name = "flow study", version, max_term_width = 100)]
+struct StudyArgs {
     /// The study's file
-    study: PathBuf,
+    #[arg(required_unless_present = "schema")]
+    study: Option<PathBuf>,
     /// How many jobs run at a time, each with its share of the processors
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
@@ -75,27 +75,38 @@ pub struct StudyArgs {
     /// Prints the commands behind a cell, named by its table, row and column
     #[arg(long, num_args = 3, value_names = ["TABLE", "ROW", "COLUMN"], conflicts_with_all = ["dry_run", "write"])]
     cell: Option<Vec<String>>,
+    /// Prints the tables for another program, from the present results
+    #[arg(long, conflicts_with_all = ["dry_run", "write", "cell"])]
+    json: bool,
+    /// Prints the JSON Schema of a study's file
+    #[arg(long, exclusive = true)]
+    schema: bool,
 }
 
 impl StudyArgs {
-    pub fn run(self) -> CommandResult {
-        let study: Study = flow_pipeline::document(&self.study, "the study", &self.sets, Study::mistakes)?;
+    fn run(self) -> Result<ExitCode> {
+        let Some(file) = &self.study else { return finish(&serde_json::to_string_pretty(&schema())?) };
+        let study: Study = flow_pipeline::document(file, "the study", &self.sets, Study::mistakes)?;
+        let flow = Flow::beside()?;
         if let Some([table, row, column]) = self.cell.as_deref() {
-            return finish(&page::origin(&StudyValues::new(&study), table, row, column)?);
+            return finish(&page::origin(&StudyValues::new(&study, &flow), table, row, column)?);
         }
-        checked(&study)?;
-        let jobs = remaining(&study)?;
+        if self.json {
+            return finish(&tables::tables(&StudyValues::new(&study, &flow))?.to_string());
+        }
+        checked(&flow, &study)?;
+        let jobs = remaining(&flow, &study)?;
         if self.dry_run {
             let all: Vec<String> = jobs.iter().map(|job| format!("  {}\n", job.name())).collect();
             let done = study.trainings().len() + study.measurings().len() - jobs.len();
             return finish(&format!("{done} pieces of work are done, {} are left\n{}", jobs.len(), all.concat()));
         }
-        if !self.write && !work(&study, jobs, self.jobs as usize)? {
+        if !self.write && !work(&flow, &study, jobs, self.jobs as usize)? {
             eprintln!("interrupted; finished jobs stay done: the same command goes on");
             return Ok(ExitCode::from(130));
         }
         let before = files::text(&study.page, 16 << 20).unwrap_or_default();
-        let page = page::page(&StudyValues::new(&study), &self.command(), &before)?;
+        let page = page::page(&StudyValues::new(&study, &flow), &self.command(file), &before)?;
         if let Some(folder) = study.page.parent() {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
@@ -110,15 +121,15 @@ impl StudyArgs {
 
 impl StudyArgs {
     /// The command that makes the page.
-    fn command(&self) -> String {
+    fn command(&self, file: &Path) -> String {
         let sets = self.sets.iter().flat_map(|set| ["--set".into(), set.into()]);
-        work::command_line(&["study".into(), self.study.clone().into()].into_iter().chain(sets).collect::<Vec<OsString>>())
+        work::command_line(&["study".into(), file.into()].into_iter().chain(sets).collect::<Vec<OsString>>())
     }
 }
 
 /// Checks the queries of all columns against the tables of this run, so that a mistake shows before anything is
 /// trained.
-fn queries(study: &Study, run: &str, info: &flow_log::RunInfo) -> super::error::Result<()> {
+fn queries(study: &Study, run: &str, info: &flow_log::RunInfo) -> Result<()> {
     for table in &study.tables {
         for row in table.rows.iter().filter(|row| plan::sides(table, row).any(|(shown_run, _)| shown_run == run)) {
             let audited = plan::sides(table, row)
@@ -133,26 +144,35 @@ fn queries(study: &Study, run: &str, info: &flow_log::RunInfo) -> super::error::
 }
 
 /// Looks at every pipeline and panel before anything runs.
-fn checked(study: &Study) -> super::error::Result<()> {
-    let programs = flow_env::process::Programs::default();
+fn checked(flow: &Flow, study: &Study) -> Result<()> {
     let mut checked_runs = std::collections::BTreeSet::new();
     for training in study.trainings() {
         if checked_runs.insert(training.run.clone()) {
-            let run = &study.runs[&training.run];
-            let pipeline = flow_pipeline::load(&run.pipeline, &study.sets(&training), &ops::catalog())?;
-            queries(study, &training.run, &info(&pipeline, None))?;
-            ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
+            queries(study, &training.run, &flow.describe(&study.runs[&training.run].pipeline, &study.sets(&training))?)?;
         }
     }
     for (name, measured) in &study.measurements {
         // What is played as another pipeline does may be played in that one's world.
         if let Some(like) = &measured.like {
-            let pipeline =
-                flow_pipeline::load(like, &[], &ops::catalog()).map_err(|e| Error::from(e).at(format!("measurements.{name}.like")))?;
-            ops::programs(&pipeline).for_each(|(_, program)| programs.declare(program));
+            flow.describe(like, &[]).map_err(|e| e.at(format!("measurements.{name}.like")))?;
         }
-        let panel = measured.panel.as_ref().map_or(Ok(()), |panel| flow_env::Panel::load(panel).and_then(|panel| panel.verify(&programs)));
-        panel.map_err(|e| Error::from(e).at(format!("measurements.{name}.panel")))?;
+        if let Some(panel) = &measured.panel {
+            flow.panel(panel).map_err(|e| e.at(format!("measurements.{name}.panel")))?;
+        }
     }
     Ok(())
+}
+
+/// Prints the last text of a command that succeeded; a reader that went away (`| head`) is no error.
+fn finish(text: &str) -> Result<ExitCode> {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let _ = std::io::stdout().lock().write_all(format!("{}{end}", printable(text)).as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn main() -> ExitCode {
+    StudyArgs::parse().run().unwrap_or_else(|error| {
+        anstream::eprintln!("{}", error.styled().trim_end());
+        ExitCode::FAILURE
+    })
 }
