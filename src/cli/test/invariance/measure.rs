@@ -14,6 +14,10 @@ const COLUMNS: [&str; 5] = ["ratio", "clip_share", "loss_share", "logit_grad", "
 /// Figures of an update as a whole; the gradient's norm is that of a sum over all passes.
 const FIGURES: [&str; 4] = ["loss", "grad_norm", "kl", "entropy"];
 
+/// Numbers that may be rounding alone, as a divergence from the weights that acted is in a first step: their differences
+/// are shares of this at least.
+const ROUNDED: ([&str; 4], f64) = (["`loss`", "`kl`", "`entropy`", "`row_kl`"], 1e-2);
+
 /// A run's updates.
 pub struct Measured {
     root: PathBuf,
@@ -82,7 +86,8 @@ impl Measured {
             let Some(theirs) = theirs else {
                 return Err(Error::Request(format!("{name} has {} numbers in the plain run, and others here", values.len())));
             };
-            let largest = values.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
+            let least = if ROUNDED.0.iter().any(|kind| name.starts_with(kind)) { ROUNDED.1 } else { 0.0 };
+            let largest = values.iter().fold(least, |most: f64, value| most.max(value.abs()));
             let apart = values.iter().zip(theirs).map(|(a, b)| if a.to_bits() == b.to_bits() { 0.0 } else { (a - b).abs() });
             let apart = apart.fold(0.0, f64::max) / if largest > 0.0 { largest } else { 1.0 };
             if apart > found.largest {
