@@ -52,6 +52,7 @@ mod series;
 mod session;
 mod show;
 mod show_prompt;
+mod skill;
 mod source;
 mod summary;
 mod tap;
@@ -139,6 +140,8 @@ verbs! {
     Doctor(doctor::DoctorArgs),
     /// Prints the JSON Schema of the pipeline language
     Schema(schema::SchemaArgs),
+    /// Prints a page from which a coding agent can operate flow, in the form of a skill
+    Skill(skill::SkillArgs),
     /// Queries a run's log in SQL
     Query(query::QueryArgs),
     /// Shows runs in the browser: graph, curves, episodes token by token, groups, memory, failures, SQL
