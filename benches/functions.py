@@ -39,7 +39,7 @@ COLUMNS = {
     "derived_b": "hash(sample || task) % 1000 / 1000.0",
     "derived_c": "hash(task || 'c') % 1000 / 1000.0",
     "response": "task || '" + "x" * 362 + "'",
-    "prompt_tokens": f"[(x * 7 + sample) % 400 for x in {list(range(TOKENS))}]",
+    "prompt_tokens": f"[(x * 7 + sample) % 300 for x in {list(range(TOKENS))}]",
 }
 # An iteration learns from one row, so that the next one begins after it: then nothing else runs beside a function.
 FUNCTIONS = """import flow_op
@@ -160,7 +160,7 @@ def columns_of(needs):
     made = {name: pa.array([i % 1000 / 1000 for i in range(count)], pa.float32()) for name in ("derived_a", "derived_b", "derived_c")}
     made["response"] = [f"{i:032d}" * 12 + "0" * 16 for i in range(count)]
     if "prompt_tokens" in needs:
-        made["prompt_tokens"] = pa.array([[(x * 7 + i) % 400 for x in range(TOKENS)] for i in range(count)], pa.list_(pa.uint32()))
+        made["prompt_tokens"] = pa.array([[(x * 7 + i) % 300 for x in range(TOKENS)] for i in range(count)], pa.list_(pa.uint32()))
     return pa.RecordBatch.from_pydict({**names, **{name: made[name] for name in needs}})
 
 
