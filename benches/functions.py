@@ -1,11 +1,11 @@
 """The cost of a function in Python: `op: python` beside a bare Arrow round trip, and a loss in Python beside the built-in one.
 
     make bench-functions                            needs no peer but pyarrow, which it fetches
-    python3 benches/functions.py --format json      the same with PYTHONPATH=.pyarrow
+    python3 benches/functions.py --format json      the same with PYTHONPATH=.pyarrow; after `make test` the program isn't optimised
 
 Rows: a function gets 10,000 rows an iteration and returns one column. Its time is `busy_seconds` of its node: the median over the iterations after the first,
 without a second call (`check: never`). The bare round trip sends the same columns over a pipe to a Python child, which returns one column of floats. Both are
-measured in turn. Wanted: at most twice the round trip and 2 ms.
+measured in the same minute, before and after. Wanted: at most twice the round trip and 2 ms.
 
 Loss: an update of some 64,000 tokens by `surrogate: { call: examples/losses.py:clip }` and by `surrogate: clip`, as two replays of one run that take turns.
 The added share is of the metric `seconds`: the median over the updates after the first, which starts Python and checks the loss row by row. Wanted: at most 5%.

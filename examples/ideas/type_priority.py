@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 @flow_op.columns(needs=["type", "advantage"], adds={"derived_weight": pa.float32()}, state={})
 def type_priority(rows: pa.Table, *, beta: float = 1.0, state: dict) -> tuple:
     """The weight of the row's kind of task; its mean over all kinds is 1. The state is the score of each kind."""
-    kinds = rows.append_column("size", pc.abs(rows["advantage"])).group_by("type", use_threads=False)  # threads add in any order
+    kinds = rows.append_column("size", pc.abs(rows["advantage"])).group_by("type", use_threads=False)  # threads guarantee no order
     means = kinds.aggregate([("size", "mean")]).to_pylist()
     scores = {**state, **{one["type"]: one["size_mean"] for one in means}}
     ranked = sorted(scores, key=lambda kind: (-scores[kind], kind))
