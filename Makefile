@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu train-env train-parity servers nightly deny
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions train-env train-parity servers nightly deny
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -114,6 +114,10 @@ bench: build
 # Decoding and training on a GPU, beside transformers and as a share of what the card can do (benches/gpu.py). ARGS="--shapes 0.5b" measures one size.
 bench-gpu: $(FETCH) .venv-parity/made-from
 	.venv-parity/bin/python benches/gpu.py $(ARGS)
+
+# A function in Python beside a bare Arrow round trip, and a loss in Python beside the built-in one (benches/functions.py). ARGS="--pairs 9" measures more.
+bench-functions: build pyarrow
+	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/.pyarrow python3 benches/functions.py $(ARGS)
 
 # A wheel for Linux in dist/: the program, libduckdb and the Python packages, for environments that have PyTorch 2.11.
 wheel: build

@@ -2,7 +2,7 @@
 
 Source: maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998). The score may be a judge's number (docs/credit.md).
 Next is the episode with the largest share * score / largest |score| - (1 - share) * similarity to the most similar one kept.
-Similarity is the Jaccard index of the words of all responses. Use `by: [task]`.
+Similarity is the Jaccard index of the words of all responses, so responses need words: not moves such as (1, 4). Use `by: [task]`.
 `derive` can't do it: it drops no rows, and each choice depends on those before it.
 """
 

@@ -71,6 +71,8 @@ class Ideas(unittest.TestCase):
         # The absent kinds keep their ranks 1 and 3: 3 * (1/2) / (1 + 1/2 + 1/3).
         self.near(made["derived_weight"], [9 / 11])
         self.assertEqual(set(state), {"pick", "heat", "cool"})
+        made, state = flow_op.call(type_priority, {"type": ["", ""], "advantage": [1.0, 0.0]})
+        self.near(made["derived_weight"], [1.0, 1.0])  # a world that names no kinds has one
 
     def test_distinct_episodes(self):
         rows = {"sample": [0, 1, 2, 2], "turn": [0, 0, 0, 1], "reward": [1.0, 0.9, 0.0, 0.4], "response": ["go left now", "go left now", "look", "open box"]}

@@ -25,6 +25,7 @@ mod failure;
 mod forge;
 mod generated;
 mod house;
+mod ideas;
 mod import;
 mod invariance;
 mod links;

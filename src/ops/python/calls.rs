@@ -3,6 +3,7 @@
 use super::description::Description;
 use super::process::PythonProcess;
 use super::settings::{Check, PythonSettings};
+use crate::dataflow::context::RunState;
 use crate::dataflow::{Context, Failed};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{cast, take_record_batch};
@@ -12,7 +13,7 @@ use flow_core::row::{self, keys, RowError, View, NAME};
 use flow_core::seed::{mix, text};
 use serde_json::{json, Value};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The column of what a function keeps for the next iteration.
 pub const STATE: &str = "function_state";
@@ -31,7 +32,7 @@ pub struct Calls {
 
 /// What the calls know of the run.
 struct CallContext {
-    programs: flow_env::process::Programs,
+    shared: RunState,
     seed: u64,
     first: u64,
     prints: Option<std::path::PathBuf>,
@@ -42,7 +43,7 @@ impl Calls {
     pub fn new(node: &str, with: Arc<PythonSettings>, description: Description, ctx: &Context) -> Calls {
         let columns = columns(&with, &description);
         let prints = ctx.run.as_ref().map(|run| run.root().join(format!("prints-{node}.log")));
-        let ctx = CallContext { programs: ctx.shared.programs.clone(), seed: ctx.seed, first: ctx.first, prints };
+        let ctx = CallContext { shared: ctx.shared.clone(), seed: ctx.seed, first: ctx.first, prints };
         Calls { with, description, node: node.into(), columns, ctx, process: None, state: Value::Null }
     }
 
@@ -67,7 +68,7 @@ impl Calls {
         let process = match &mut self.process {
             Some(process) => process,
             none => {
-                let started = PythonProcess::start(&self.with.function, &self.ctx.programs, self.ctx.prints.as_deref());
+                let started = PythonProcess::start(&self.with.function, &self.ctx.shared.programs, self.ctx.prints.as_deref());
                 none.insert(started.map_err(|error| self.with.function.named(&error))?.0)
             }
         };
@@ -82,7 +83,10 @@ impl Calls {
             "check": check,
         });
         let limit = Duration::try_from_secs_f64(self.with.function.seconds).unwrap_or(Duration::MAX);
+        let start = Instant::now();
         let (mut said, made) = process.ask(&header, Some(&rows), limit).map_err(|error| self.with.function.named(&error))?;
+        self.ctx.shared.add(iteration, &self.node, "rows_in", rows.num_rows() as f64);
+        self.ctx.shared.add(iteration, &self.node, "function_seconds", start.elapsed().as_secs_f64());
         self.state = said["state"].take();
         let made = match made.filter(|made| made.num_rows() > 0) {
             Some(made) => made,

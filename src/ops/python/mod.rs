@@ -20,6 +20,7 @@ use description::{description, Description, Form};
 use flow_core::row::{self, NAME};
 use flow_model::FunctionSettings;
 use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
+use serde_json::Value;
 use settings::PythonSettings;
 use timely::dataflow::Scope;
 
@@ -124,7 +125,7 @@ fn settings_mistakes(node: &Node, at: &[&str], function: &FunctionSettings, said
                 mistakes.push(Mistake::in_node(node, at, format!("`{}` needs the setting `{name}`", function.name())).help(help));
             }
             Some(value) if !fits(value) => {
-                let wanted = parameter.schema.to_string();
+                let wanted = in_words(&parameter.schema);
                 let message = format!("`{name}` of `{}` is {value}, and the function takes {wanted}", function.name());
                 mistakes.push(Mistake::in_node(node, &[at, &[name.as_str()]].concat(), message));
             }
@@ -139,6 +140,25 @@ fn settings_mistakes(node: &Node, at: &[&str], function: &FunctionSettings, said
         );
     }
     mistakes
+}
+
+/// What a setting may be, of its JSON Schema.
+fn in_words(schema: &Value) -> String {
+    let name = |kind: &str| match kind {
+        "integer" => "an integer".into(),
+        "number" => "a number".into(),
+        "string" => "a text".into(),
+        "boolean" => "true or false".into(),
+        "array" => "a list".into(),
+        "object" => "a map".into(),
+        other => other.to_string(),
+    };
+    match (&schema["type"], &schema["enum"]) {
+        (Value::String(kind), _) => name(kind),
+        (Value::Array(kinds), _) => kinds.iter().filter_map(Value::as_str).map(name).collect::<Vec<_>>().join(" or "),
+        (_, Value::Array(values)) => values.iter().map(Value::to_string).collect::<Vec<_>>().join(" or "),
+        _ => schema.to_string(),
+    }
 }
 
 /// What the function needs goes to the workers of its groups, and what it makes comes back to where the rows stay.

@@ -81,7 +81,11 @@ impl PythonProcess {
         let (kept, file) = (tail.clone(), prints.and_then(|path| File::options().create(true).append(true).open(path).ok()));
         thread(move || prints_of(pipes.errors, &kept, file))?;
         let process = PythonProcess { programs: programs.clone(), id, to, from, tail, _folder: folder };
-        let (said, _) = process.ask(&asked, None, ASKING)?;
+        let lost = |error: String| match error.contains(&format!("No module named {MODULE}")) {
+            true => format!("{} has no `{MODULE}`: install flow's wheel for it, or start flow from its checkout", with.python.join(" ")),
+            false => error,
+        };
+        let (said, _) = process.ask(&asked, None, ASKING).map_err(lost)?;
         let description: Description =
             serde_json::from_value(said).map_err(|error| format!("what `{}` says of itself can't be read: {error}", with.call))?;
         unchanged(with, &description)?;
