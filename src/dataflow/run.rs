@@ -172,8 +172,8 @@ fn lookahead(pipeline: &Pipeline) -> u64 {
     pipeline.nodes.iter().flat_map(|n| &n.inputs).filter_map(|i| i.staleness).max().unwrap_or(0) + 1
 }
 
-/// The nodes whose output outlives its iteration.
-fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
+/// The nodes whose output outlives its iteration: their weights are saved.
+pub fn lasting(pipeline: &Pipeline) -> BTreeSet<String> {
     let read = |node: &str, delayed: bool| {
         pipeline.nodes.iter().flat_map(|n| &n.inputs).any(|i| i.from == node && i.staleness.is_some() == delayed)
     };

@@ -13,6 +13,7 @@ use super::source::reduced;
 use super::unpack::unpack;
 use super::vocabularies;
 use crate::dataflow::cluster::end::end_process;
+use crate::dataflow::run::lasting;
 use crate::ops;
 use claims::Claims;
 use clap::Args;
@@ -171,7 +172,10 @@ impl VerifyArgs {
         let again = reduced(&pipeline, &replays);
         let computed = |node: &str| again.node(node).is_some() && !taken.contains_key(node);
         let metrics = flow_log::metrics(&manifest, &recomputed, iterations, &|node, name| computed(node) && verdict::repeats(name));
-        let versions = flow_log::versions(&manifest, &recomputed, iterations);
+        // Weights that only a rollout reads, before a second update of the iteration, aren't saved where nothing plays.
+        let lasting = lasting(&again);
+        let saves = |node: &str| again.node(node).is_none() || lasting.contains(node);
+        let versions = flow_log::versions(&manifest, &recomputed, iterations, &saves);
         let weights = if iterations == all { flow_log::weights(run, &replay)? } else { Vec::new() };
         let compared = (nodes.len(), metrics.len(), versions.len(), weights.len());
         if compared == (0, 0, 0, 0) && claims.wrong.is_empty() {

@@ -55,10 +55,11 @@ fn agree(a: f64, b: f64) -> bool {
 }
 
 /// Compares the weights that the iterations before `end` name, by the checksums of their tensors: most of the files are
-/// gone by then.
-pub fn versions(a: &Manifest, b: &Manifest, end: u64) -> Vec<VersionsDiff> {
+/// gone by then. Those of nodes that `saves` leaves out aren't compared.
+pub fn versions(a: &Manifest, b: &Manifest, end: u64, saves: &dyn Fn(&str) -> bool) -> Vec<VersionsDiff> {
     let of = |manifest: &'_ Manifest| {
         let named = before(manifest, end).flat_map(|i| i.weights.iter().map(move |w| (i.iteration, w.clone())));
+        let named = named.filter(|(_, w)| saves(&w.node));
         named.map(|(iteration, w)| ((w.model.clone(), iteration, w.version, w.node.clone()), w)).collect::<BTreeMap<_, _>>()
     };
     let (a, b) = (of(a), of(b));
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn weights_that_differ_or_lack_are_counted() {
-        let differing = |a: &Manifest, b: &Manifest| versions(a, b, 9).first().map(|diff| (diff.compared, diff.differ));
+        let differing = |a: &Manifest, b: &Manifest| versions(a, b, 9, &|_| true).first().map(|diff| (diff.compared, diff.differ));
         let run = manifest(&[0.1, 0.2], &[1, 2]);
         assert_eq!(differing(&run, &run), Some((2, 0)));
         assert_eq!(differing(&run, &manifest(&[0.1, 0.2], &[1, 3])), Some((2, 1)));
@@ -141,6 +142,8 @@ mod tests {
         // Weights without a tensor are none.
         let none = changed(|weights| weights.files.clear());
         assert_eq!((differing(&run, &none), differing(&none, &none)), (Some((2, 1)), Some((2, 1))));
+        let other = changed(|weights| weights.node = "between".into());
+        assert_eq!(versions(&other, &run, 9, &|node| node != "between").first().map(|diff| (diff.compared, diff.differ)), Some((2, 1)));
         let mut unnamed = run.clone();
         unnamed.committed.iter_mut().for_each(|committed| committed.weights.clear());
         assert_eq!((differing(&run, &unnamed), differing(&unnamed, &run)), (Some((2, 2)), Some((2, 2))));
