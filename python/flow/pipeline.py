@@ -10,7 +10,6 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Union
 
 from . import yaml_text
 from .cell import CodeFile, call_of
-from .operators import UNSET
 from .written import written
 
 Json = Dict[str, Any]
@@ -160,7 +159,7 @@ class Pipeline(Nodes):
     def _plain(self, value: Any, imports: Optional[str] = None) -> Any:
         """A value as YAML has it: names are texts, tuples are lists, and a function is the file and the name by which the program finds it."""
         if isinstance(value, Mapping):
-            return {str(key) if isinstance(key, str) else key: self._plain(one, imports) for key, one in value.items() if one is not UNSET}
+            return {str(key) if isinstance(key, str) else key: self._plain(one, imports) for key, one in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._plain(one, imports) for one in value]
         if isinstance(value, str):
