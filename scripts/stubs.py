@@ -92,7 +92,7 @@ class Operators:
         others = [kind for kind in kinds if kind not in values and not (kind == "int" and "float" in kinds)]
         if "Any" in others or not kinds:
             return "Any"
-        # A text of one's own is possible beside the known ones.
+        # Any text is possible beside the known ones.
         if "str" in others:
             values = []
         last = ["None"] if "None" in others else []

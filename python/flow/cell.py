@@ -126,7 +126,14 @@ def needed(text: str) -> Set[str]:
 
 def matches(text: str, plain: Any, line: Optional[int] = None) -> bool:
     """Whether this text defines the function that is at hand: on this line, or as the only one of its name."""
-    module = compile(text, "<text>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    whole = ast.parse(text)
+    # Python compiles a file as a whole, and IPython each statement of a cell on its own: the codes differ in how a call of an imported name is made.
+    apart = [ast.Module([one], []) for one in whole.body if isinstance(one, ast.FunctionDef) and one.name == plain.__name__]
+    return any(defines(tree, plain, line) for tree in (whole, *apart))
+
+
+def defines(tree: ast.Module, plain: Any, line: Optional[int]) -> bool:
+    module = compile(tree, "<text>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     found = [one for one in module.co_consts if isinstance(one, types.CodeType) and one.co_name == plain.__name__ and line in (None, one.co_firstlineno)]
     return len(found) == 1 and list(content(found[0])) == list(content(plain.__code__))
 

@@ -16,14 +16,16 @@ NODE = re.compile(r'^\s*(n\d+) \[label=("(?:[^"\\]|\\.)*")(.*)\];$')
 EDGE = re.compile(r'^\s*(n\d+) -> (n\d+) \[label=("(?:[^"\\]|\\.)*")(.*)\];$')
 LOOP = re.compile(r'^\s*label=("(?:[^"\\]|\\.)*");$')
 HEIGHT, GAP, LETTER = 28, 34, 7
+# That of Jupyter's or of VS Code's theme; another notebook shows the edges through.
+BACKGROUND = "var(--jp-layout-color0, var(--vscode-editor-background, none))"
 
 
 @dataclass
 class Graph:
-    """Nodes by their names in the drawing, edges with what they carry, and loops with their nodes."""
+    """Nodes by their names in the drawing, edges with their labels, and loops with their nodes."""
 
     nodes: Dict[str, Tuple[str, bool]] = field(default_factory=dict)
-    # From, to, what it carries, and whether it is delayed.
+    # From, to, label, and whether it is delayed.
     edges: List[Tuple[str, str, str, bool]] = field(default_factory=list)
     loops: List[Tuple[str, List[str]]] = field(default_factory=list)
 
@@ -72,12 +74,13 @@ def drawing(graph: Graph) -> str:
     if not graph.edges:
         return "<ul>" + "".join(f"<li>{html.escape(label)}</li>" for label, _ in graph.nodes.values()) + "</ul>"
     boxes, width, height = placed(graph)
-    parts = [box(graph, name, *place) for name, place in boxes.items()]
-    deepest = height
+    parts, deepest = [], height
     for start, end, label, delayed in graph.edges:
         if delayed:
             deepest += 12
         parts.append(arrow(boxes[start], boxes[end], label, deepest if delayed else 0))
+    # Boxes hide the edges behind them.
+    parts.extend(box(graph, name, *place) for name, place in boxes.items())
     for label, names in graph.loops:
         inner = [boxes[name] for name in names]
         left, top = min(x for x, _, _ in inner) - 8, min(y for _, y, _ in inner) - 16
@@ -92,10 +95,17 @@ def drawing(graph: Graph) -> str:
 def placed(graph: Graph) -> Tuple[Dict[str, Tuple[int, int, int]], int, int]:
     """The left, the top and the width of each box; the width and the height of all."""
     boxes: Dict[str, Tuple[int, int, int]] = {}
+    rows: Dict[str, int] = {}
     x, height = 12, 0
     for names in columns(graph):
         wide = max(LETTER * len(graph.nodes[name][0]) + 16 for name in names)
-        for row, name in enumerate(names):
+        free = list(range(len(graph.nodes) + len(names)))
+        for name in names:
+            # In the row of a node that it reads, an edge is straight, and crosses no other box.
+            read = [rows[start] for start, end, _, delayed in graph.edges if end == name and not delayed]
+            row = next(row for row in free if row >= min(read, default=0))
+            free.remove(row)
+            rows[name] = row
             boxes[name] = (x, 20 + row * (HEIGHT + 22), wide)
             height = max(height, boxes[name][1] + HEIGHT)
         x += wide + GAP
@@ -105,7 +115,8 @@ def placed(graph: Graph) -> Tuple[Dict[str, Tuple[int, int, int]], int, int]:
 def box(graph: Graph, name: str, x: int, y: int, width: int) -> str:
     label, logged = graph.nodes[name]
     title = "<title>its rows are logged</title>" if logged else ""
-    return (f'<g>{title}<rect x="{x}" y="{y}" width="{width}" height="{HEIGHT}" rx="4" fill="none" stroke="currentColor" stroke-width="{2 if logged else 1}"/>'
+    return (f'<g>{title}<rect x="{x}" y="{y}" width="{width}" height="{HEIGHT}" rx="4" style="fill:{BACKGROUND}" stroke="currentColor" '
+            f'stroke-width="{2 if logged else 1}"/>'
             f'<text x="{x + width // 2}" y="{y + 18}" text-anchor="middle">{html.escape(label)}</text></g>')
 
 

@@ -78,8 +78,8 @@ class Loop(Nodes, Name):
 class Pipeline(Nodes):
     """A pipeline under construction. `source` is a plain dict, which may be changed in any way that YAML could be.
 
-    `folder` is the folder that its paths are relative to: the working folder unless given. `like` names another pipeline's file, of which this one has
-    only the differences. Further keywords are keys of the file, such as `about` and `keep`."""
+    `folder` is the folder that its paths are relative to: the working folder unless given. `like` names another pipeline's file: this one has only the
+    differences. Further keywords are keys of the file, such as `about` and `keep`."""
 
     def __init__(self, name: Optional[str] = None, *, like: Union[str, "os.PathLike[str]", None] = None, iterations: Optional[int] = None,
                  seed: Optional[int] = None, folder: Union[str, "os.PathLike[str]"] = ".", **keys: Any) -> None:

@@ -35,6 +35,9 @@ def execute(arguments: Sequence[str], *, progress: bool = False, text: Optional[
     An interrupt (Ctrl-C, or the notebook's stop button) is passed on: a run ends after the iteration at hand, and at once by a second interrupt. Either is
     raised as `KeyboardInterrupt` once the program has ended."""
     program, variables = found()
+    # Jupyter asks for colours, which an error's text can't have.
+    variables.pop("CLICOLOR_FORCE", None)
+    variables["NO_COLOR"] = "1"
     shown = line.shown(progress)
     # In a session of its own, the program gets an interrupt from here only: a terminal and Jupyter send it to the whole group.
     with subprocess.Popen([program, *arguments], stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -20,7 +20,7 @@ class Run:
     """The run in a folder: that of `flow_runs`, with a picture and `query`. Everything that `flow_runs.Run` has is here, too, such as `metrics()`,
     `table("rollout")` and `trajectories()`: those need DuckDB. `query`, the name, the status and the picture need none.
 
-    `summary` has what the program said at the end of the run, if this process ran it."""
+    `summary` has the program's summary at the end of the run, if this process ran it."""
 
     def __init__(self, folder: Union[str, "os.PathLike[str]"], summary: Optional[Mapping[str, Any]] = None) -> None:
         self.folder = Path(folder).resolve()
@@ -36,7 +36,7 @@ class Run:
         return f"<run {self.name} in {self.folder}: {self.status}, {len(self.iterations)} iterations>"
 
     def refresh(self) -> "Run":
-        """Takes in what was committed since."""
+        """Reads the iterations that were committed since."""
         self._index = index.read(self.folder)
         if self._tables is not None:
             self._tables.refresh()

@@ -22,15 +22,17 @@ def written(folder: Path, name: str, text: str, beside: Mapping[str, str]) -> It
             if not (folder / file).exists():
                 (folder / file).write_text(content, encoding="utf-8")
                 made.append(folder / file)
-        handle, path = tempfile.mkstemp(".yaml", f".{re.sub('[^A-Za-z0-9_-]', '_', name)}-", folder)
-        made.append(Path(path))
+        handle, made_path = tempfile.mkstemp(".yaml", f".{re.sub('[^A-Za-z0-9_-]', '_', name)}-", folder)
+        # Messages name other files as this path is: relative to the working folder.
+        path = folder / os.path.basename(made_path)
+        made.append(path)
         with os.fdopen(handle, "w", encoding="utf-8") as file_:
             file_.write(text)
     except OSError as error:
         remove(made)
         raise Error(f"the pipeline can't be written into {folder}: {error.strerror}", "its paths are relative to this folder; give a Pipeline another folder=") from error
     try:
-        yield Path(path)
+        yield path
     finally:
         remove(made)
 

@@ -1,5 +1,6 @@
 """Functions of a notebook as files: what is written, and what is refused."""
 
+import ast
 import importlib.util
 import linecache
 import sys
@@ -59,7 +60,11 @@ class ACell(unittest.TestCase):
             self.assertEqual(sorted(one.name for one in Path(folder).iterdir()), [file, "x.yaml"])
 
     def test_imports_in_the_same_cell_make_no_difference(self):
-        self.cell(f"{IMPORTS}\n\n{SOURCE}\nx = 1\n")
+        file = self.cell(f"{IMPORTS}\n\n{SOURCE}\nx = 1\n")
+        self.made()
+        # IPython compiles each statement of a cell on its own.
+        for statement in ast.parse("".join(linecache.getlines(file))).body:
+            exec(compile(ast.Module([statement], []), file, "exec"), self.notebook)
         self.made()
 
     def test_names_must_come_from_its_text_or_its_imports(self):

@@ -1,5 +1,7 @@
 """The program's verbs from Python, with the program where there is one."""
 
+import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +14,10 @@ from pathlib import Path
 
 import flow
 from flow import errors, program
+from flow.arguments import file_of
+from flow.process import execute
 from tests.test_flow_pipeline import small
+from tests.test_flow_yaml import reader
 
 PYTHON = Path(__file__).resolve().parent.parent
 try:
@@ -103,6 +108,21 @@ class WithTheProgram(unittest.TestCase):
         with self.assertRaisesRegex(flow.Error, "exists and isn't empty"):
             flow.run(small(), run, progress=False)
         self.assertEqual([one.name for one in flow.run(small(), "runs/c", {"iterations": 1}, seeds=[1, 2], progress=False)], ["mine", "mine"])
+
+    @unittest.skipUnless(importlib.util.find_spec("yaml"), "PyYAML isn't installed here")
+    def test_the_program_reads_a_written_pipeline_as_the_one_of_the_repository(self):
+        read, count = reader(), 0
+        os.chdir(PYTHON.parent)
+        for file in sorted(PYTHON.parent.glob("pipelines/*.yaml"))[::6]:
+            pipeline = flow.Pipeline.from_dict(read(file.read_text()), folder=file.parent)
+            with file_of(pipeline) as (written, _):
+                answers = [execute(["graph", str(one)]) for one in (file, written)]
+                checks = [execute(["check", "--format=json", str(one)]).out for one in (file, written)]
+            self.assertEqual((answers[0].code, answers[0].out), (answers[1].code, answers[1].out), file)
+            mistakes = [[one["message"] for one in json.loads(check)] for check in checks]
+            self.assertEqual(mistakes[0], mistakes[1], file)
+            count += answers[0].code == 0
+        self.assertGreater(count, 4)
 
     def interrupted(self, times):
         """What a Python says that is interrupted so often while it runs a long pipeline, and the run."""
