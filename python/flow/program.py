@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Dict, Tuple
 from .errors import Error
 
 HERE = Path(__file__).resolve().parent
+# In an environment or an agent program, the variable is the mark by which the program finds its leftover processes.
+MARK = re.compile(r"[0-9]+-[0-9a-f]+\.[0-9]+")
 
 
 def found() -> Tuple[str, Dict[str, str]]:
     """The program and its environment: `FLOW_PROGRAM`, else the wheel's, else the one that this checkout built, else the one on PATH."""
     named = os.environ.get("FLOW_PROGRAM")
-    if named:
+    if named and MARK.fullmatch(named) is None:
         path = shutil.which(named)
         if path is None:
             raise Error(f"FLOW_PROGRAM is {named}, and there is no such program")

@@ -62,6 +62,9 @@ class TheProgram(unittest.TestCase):
             with unittest.mock.patch.dict(os.environ, {"FLOW_PROGRAM": str(file)}):
                 self.assertEqual(program.found()[0], str(file))
                 self.assertEqual(repr(flow.check("a.yaml", {"iterations": 3}, device="cpu")), "check --set=iterations=3 --device=cpu -- a.yaml")
+            # A program that flow started has a mark in this variable.
+            with unittest.mock.patch.dict(os.environ, {"FLOW_PROGRAM": "4711-7f3a.2", "PATH": folder}), unittest.mock.patch("flow.program.wheel_program", lambda: None):
+                self.assertEqual(Path(program.found()[0]).name, "flow")
             with unittest.mock.patch.dict(os.environ, {"FLOW_PROGRAM": f"{file}-none"}), self.assertRaisesRegex(flow.Error, "there is no such program"):
                 program.found()
 
