@@ -79,6 +79,7 @@ schema: build
 	target/release/flow schema --study > schemas/study.schema.json
 	target/release/flow ops --columns > schemas/columns.md
 	target/release/flow ops --reference > docs/reference.md
+	python3 scripts/stubs.py
 
 # The log of a run, read by DuckDB and Polars from PyPI, row by row the same as by `flow query`.
 interop: build

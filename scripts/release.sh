@@ -12,7 +12,7 @@ scripts/wheel.sh "$out"
 tree=target/release-tree/$name
 rm -rf target/release-tree && mkdir -p "$tree"
 cp -r $stage/src/flow_rl/bin $stage/src/flow_rl/lib $stage/src/flow_rl/share "$tree"
-mkdir "$tree/python" && cp -r $stage/src/flow_env $stage/src/flow_train $stage/src/flow_runs "$tree/python"
+mkdir "$tree/python" && cp -r $stage/src/flow $stage/src/flow_env $stage/src/flow_op $stage/src/flow_train $stage/src/flow_runs "$tree/python"
 cp LICENSE README.md CHANGELOG.md "$tree"
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -C target/release-tree -cz -f "$out/$name.tar.gz" "$name"
 cargo metadata --locked --format-version 1 | python3 scripts/sbom.py "libduckdb@$(fetched duckdb)" "libtorch@$(fetched libtorch)" > "$out/flow-$version.cdx.json"

@@ -11,7 +11,7 @@ if [ "$(cat $tools/made-from 2>/dev/null)" != "$(cat scripts/wheel.txt)" ]; then
   cp scripts/wheel.txt $tools/made-from
 fi
 rm -rf $stage && mkdir -p $stage/src "$out"
-for package in flow_env flow_op flow_train flow_runs flow_rl; do cp -r python/$package $stage/src/; done
+for package in flow flow_env flow_op flow_train flow_runs flow_rl; do cp -r python/$package $stage/src/; done
 find $stage/src -name __pycache__ -prune -exec rm -rf {} +
 mkdir -p $stage/src/flow_rl/bin $stage/src/flow_rl/lib $stage/src/flow_rl/share
 cp target/release/flow target/release/flow-study $stage/src/flow_rl/bin/
