@@ -121,7 +121,7 @@ def loss_inputs():
     add("dppo-tv", "DPPO tv", mixed(), surrogate="dppo", region="tv", clip=0.2)
     add("dppo-kl", "DPPO kl", mixed(), surrogate="dppo", region="kl", clip=0.05, clip_high=0.1)
     add("kl-cov", "KL-Cov", selected(mixed(), {0, 2, 9, 13}), surrogate="kl_cov", covary_kl=1.0)
-    add("clip-cov", "Clip-Cov", selected(mixed(), {1, 5, 14, 19}), surrogate="clip_cov", clip=0.2)
+    add("clip-cov", "Clip-Cov", selected(mixed(), {3, 5, 14, 19}), surrogate="clip_cov", clip=0.2)
     add("vespo", "VESPO", near() + [row([-1.0, -0.5], [0.3, -0.7], 1.0, trajectory=5), row([-1.5, -1.0], [0.4, 0.2], -1.0, trajectory=6)], surrogate="vespo")
     add("vespo-far", "VESPO", mixed(), surrogate="vespo", power=[2.0, 3.0], damping=[3.0, 2.0])
     add("off-policy-mask", "DeepSeek-V3.2 mask", mixed() + [row([-0.5, -1.0], [-0.3, 0.2], -0.9, trajectory=7)], clip=0.2, mask_drift=0.1)
