@@ -7,6 +7,7 @@ import unittest
 import numpy as np
 
 import make
+import run
 from reference import credit, divergences, losses
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -148,6 +149,11 @@ class Files(unittest.TestCase):
     def test_the_cases_are_up_to_date(self):
         for path, text in make.texts().items():
             self.assertEqual(path.read_text(), text, f"{path.name}: run conformance/make.py")
+
+    def test_results_and_table_are_up_to_date(self):
+        stale = [name for name, one in run.results().items() if one["cases"] != run.made_from()]
+        self.assertEqual(stale, [], "run these again: run.py --library NAME")
+        self.assertEqual((HERE / "README.md").read_text(), run.page(), "run conformance/run.py --table")
 
     def test_the_cases_are_small(self):
         self.assertLess(sum(path.stat().st_size for path in (HERE / "cases").iterdir()), 200_000)

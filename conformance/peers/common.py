@@ -67,7 +67,8 @@ def difference(found, expected):
 def settle(attempts):
     """The first attempt that agrees; else by how much the first one differs. An attempt: a note or None, found, expected.
 
-    Without a note the library agrees; with one it agrees by another convention, which the note names.
+    Without a note the library agrees; with one it agrees by another convention, which the note names. A note that begins with !
+    explains a difference that is no convention.
     """
     first = None
     for note, found, expected in attempts:
@@ -75,10 +76,30 @@ def settle(attempts):
             worst, fine = difference(found(), expected)
         except Exception as error:  # a library's refusal is a result
             worst, fine, note = float("inf"), False, f"{type(error).__name__}: {str(error)[:80]}"
+        if fine and (note or "").startswith("!"):
+            return {**first, "note": note[1:]}
         if fine:
             return {"result": "convention" if note else "equal", "difference": worst, **({"note": note} if note else {})}
         first = first or {"result": "differs", "difference": worst, **({"note": note} if note else {})}
     return first or {"result": "not had"}
+
+
+def split(case, micro):
+    """Whether two micro-batches give what one batch gives, by the library's own accumulation: `micro(case, part, whole)`.
+
+    Each half has as many rows; the first has long rows and the second short ones, so a mean over a micro-batch shows.
+    """
+    rows = used_rows(case["rows"])
+    rows = rows[: len(rows) // 2 * 2]
+    if len(rows) < 4 or case["settings"].get("surrogate") in ("kl_cov", "clip_cov"):
+        return None
+    rows = sorted(rows, key=lambda row: -len(row["new"]))
+    halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    one = micro(case, rows, None)
+    two = [micro(case, half, rows) for half in halves]
+    found = [two[0][0] + two[1][0], two[0][1] + two[1][1]]
+    worst, fine = difference(found, list(one))
+    return {"result": "equal" if fine else "differs", "difference": worst, "times": round(found[0] / one[0], 3)}
 
 
 def expected_loss(case, gradient_alone=False):
@@ -91,6 +112,15 @@ def with_settings(case, rows=None, **changes):
     settings = {**case["settings"], **changes}
     loss, gradients, _ = losses.step([tensor_free(row) for row in rows or case["rows"]], {k: v for k, v in settings.items() if v is not None})
     return [loss, [g.tolist() for g in gradients]]
+
+
+def unbounded(case):
+    """The reference's loss and gradient without the bound of a log ratio."""
+    bound, losses.LOG_RATIO = losses.LOG_RATIO, np.inf
+    try:
+        return with_settings(case)
+    finally:
+        losses.LOG_RATIO = bound
 
 
 def tensor_free(row):
@@ -136,6 +166,21 @@ class Episodes:
     def lists(self, table):
         """Of each row the numbers of its tokens."""
         return [table[self.places[i][0], list(self.places[i][1])].tolist() for i in range(len(self.rows))]
+
+
+class Joined(Episodes):
+    """Turns without a masked token between them."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        keep = {e: [t for i in episode for t in self.places[i][1]] for e, episode in enumerate(self.episodes)}
+        longest = max(len(places) for places in keep.values())
+        self.places = {i: (e, [keep[e].index(t) for t in place]) for i, (e, place) in self.places.items()}
+        for name in ("mask", "rewards", "values"):
+            table, old = torch.zeros(len(keep), longest, dtype=torch.float64), getattr(self, name)
+            for e, places in keep.items():
+                table[e, : len(places)] = old[e, places]
+            setattr(self, name, table)
 
 
 def package(name, folder):

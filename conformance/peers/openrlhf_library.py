@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import torch
 
 import common
-from common import Batch, Episodes, advantage_by, expected_loss, settle, used_rows, with_settings
+from common import Batch, Episodes, Joined, advantage_by, expected_loss, settle, used_rows
 
 NAME = f"OpenRLHF {importlib.metadata.version('openrlhf')}"
 FOLDER = common.installed("openrlhf")
@@ -31,25 +31,27 @@ def modules():
 
 
 LOSS, UTILS, MAKER = modules()
-DISCOUNT = "a masked token between two turns costs a discount of its own; whitened by the population's deviation"
+DISCOUNT = "an observation's tokens cost a discount each; whitened by the population's deviation"
 
 
-def loss(case, rows=None):
+def loss(case, rows=None, whole=None):
+    """OpenRLHF's loss of a case. `rows` may be a micro-batch of `whole`: then the totals are those of `whole`."""
     s, batch = case["settings"], Batch(rows or case["rows"])
+    totals = {"batch_num_tokens": sum(sum(row["part"]) for row in whole), "global_batch_size": len(used_rows(whole))} if whole else {}
     by_token = s.get("aggregation", "token_mean") == "token_mean"
     if s.get("objective") == "value":
-        return batch.result(LOSS.ValueLoss(s["value_clip"] or None, by_token)(batch.new, batch.old, batch.target, batch.part))
+        return batch.result(LOSS.ValueLoss(s["value_clip"] or None, by_token)(batch.new, batch.old, batch.target, batch.part, **totals))
     if s.get("objective") == "sft":
-        return batch.result(LOSS.SFTLoss(by_token)(batch.new, batch.part))
+        return batch.result(LOSS.SFTLoss(by_token)(batch.new, batch.part, **totals))
     low = s.get("clip", 0.2)
     how = {"is_correction_level": "token", "is_correction_mode": "clip", "is_correction_threshold": [0.0, s["truncate"]]} if s.get("old") == "recomputed" else {}
     policy = LOSS.PolicyLoss(low, s.get("clip_high", low), s.get("dual_clip"), by_token, "gspo" if s.get("ratio") == "sequence" else "ppo", **how)
-    found = policy(batch.new, batch.old, batch.advantage, batch.part, batch.acted)[0]
+    found = policy(batch.new, batch.old, batch.advantage, batch.part, batch.acted, **totals)[0]
     if s.get("kl"):
         kl = UTILS.compute_approx_kl(batch.new, batch.reference, kl_estimator=s.get("kl_kind", "k3"))
-        found = found + s["kl"] * LOSS.aggregate_loss(kl, batch.part, by_token)
+        found = found + s["kl"] * LOSS.aggregate_loss(kl, batch.part, by_token, **totals)
     if s.get("entropy"):
-        found = found - s["entropy"] * LOSS.aggregate_loss(batch.entropy, batch.part, by_token)
+        found = found - s["entropy"] * LOSS.aggregate_loss(batch.entropy, batch.part, by_token, **totals)
     return batch.result(found)
 
 
@@ -130,30 +132,19 @@ def hold_credit(case):
         joined = Joined(rows)
         less = lambda: made(alone(joined), "gae", gamma=s["gamma"], lam=s["lam"], no_std_norm=True).returns - joined.values
         without = lambda: [(joined.lists if function == "ppo_tokens" else joined.turns)(less())]
-        note = "equal where no masked token stands between two turns: such a token is a step of its own with the value 0"
+        note = "an observation's token is a step with the value 0, which matters where lambda or gamma is below 1 (its default is 1); equal without observations"
         return settle([(None, plain, expected), (note, without, [expected[0]])])
     return {"result": "not had"}
-
-
-class Joined(Episodes):
-    """Turns without a masked token between them."""
-
-    def __init__(self, rows):
-        super().__init__(rows)
-        keep = {e: [t for i in episode for t in self.places[i][1]] for e, episode in enumerate(self.episodes)}
-        longest = max(len(places) for places in keep.values())
-        self.places = {i: (e, [keep[e].index(t) for t in place]) for i, (e, place) in self.places.items()}
-        for name in ("mask", "rewards", "values"):
-            table, old = torch.zeros(len(keep), longest, dtype=torch.float64), getattr(self, name)
-            for e, places in keep.items():
-                table[e, : len(places)] = old[e, places]
-            setattr(self, name, table)
 
 
 def alone(batch):
     """Every episode its own group: for estimators that compare no group."""
     batch.index = [str(i) for i in range(len(batch.episodes))]
     return batch
+
+
+def micro(case, part, whole):
+    return loss(case, part, whole)
 
 
 HOLD = {"losses": hold_loss, "credit": hold_credit, "divergences": lambda case: {"result": "not had"}}

@@ -14,7 +14,7 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 from trl.experimental.gkd import GKDTrainer
 from trl.experimental.gmpo import GMPOTrainer
 
-from common import Batch, advantage_by, expected_loss, settle, used_rows, with_settings
+from common import Batch, advantage_by, expected_loss, settle, unbounded, used_rows, with_settings
 
 NAME = f"TRL {importlib.metadata.version('trl')}"
 
@@ -62,7 +62,8 @@ def without_model(trainer, config, **settings):
     return bare
 
 
-def loss(case, loss_type, rows=None, trainer=GRPOTrainer, **settings):
+def loss(case, loss_type, rows=None, trainer=GRPOTrainer, whole=None, **settings):
+    """TRL's loss of a case. `rows` may be a micro-batch of `whole`, one of two that it accumulates."""
     s, batch = case["settings"], Batch(rows or case["rows"])
     low = s.get("clip", 0.2)
     how = {"epsilon": low, "epsilon_high": s.get("clip_high", low), "loss_type": loss_type, "beta": 0.0, "top_entropy_quantile": 1.0, **settings}
@@ -76,11 +77,13 @@ def loss(case, loss_type, rows=None, trainer=GRPOTrainer, **settings):
     bare.logprobs, bare.entropy = batch.new, batch.entropy
     bare._entropy_bonus_enabled, bare.entropy_coef = bool(s.get("entropy")), s.get("entropy", 0.0)
     bare.off_policy_mask_threshold = s.get("mask_drift")
+    if whole:
+        bare.current_gradient_accumulation_steps = bare.args.gradient_accumulation_steps = bare.args.steps_per_generation = 2
     advantage = batch.advantage[:, 0] if all(not isinstance(row["advantage"], list) for row in batch.rows) else batch.advantage
     mask = batch.part
     inputs = {
         "prompt_ids": torch.ones(len(batch.rows), 1), "prompt_mask": torch.ones(len(batch.rows), 1), "completion_ids": torch.ones_like(mask),
-        "completion_mask": mask, "advantages": advantage, "old_per_token_logps": batch.old, "num_items_in_batch": mask.sum(),
+        "completion_mask": mask, "advantages": advantage, "old_per_token_logps": batch.old, "num_items_in_batch": torch.tensor(float(sum(sum(row["part"]) for row in whole or batch.rows))),
     }
     if batch.reference is not None:
         inputs["ref_per_token_logps"] = batch.reference
@@ -114,6 +117,7 @@ def scored(bare, rewards, weights=None):
     return bare.output["advantages"].tolist()
 
 
+KINDS = {"token_mean": "dapo", "seq_mean_token_mean": "grpo", "seq_mean_token_sum_norm": "dr_grpo", "seq_mean_token_sum": "luspo"}
 ABSENT = "a row without a token that takes part counts in the mean; equal without such rows"
 
 
@@ -140,10 +144,12 @@ def hold_loss(case):
         found = lambda rows: lambda: loss(case, "sapo", rows, **how)
         note = ABSENT if aggregation != "token_mean" else f"SAPO is averaged by rows; {ABSENT}"
         return settle([(None, found(rows), expected), (note, found(kept), with_settings(case, kept, **by_rows))])
-    kind = {"token_mean": "dapo", "seq_mean_token_mean": "grpo", "seq_mean_token_sum_norm": "dr_grpo", "seq_mean_token_sum": "luspo"}[aggregation]
+    kind = KINDS[aggregation]
     how = {"delta": s["dual_clip"]} if "dual_clip" in s else {}
     kept = used_rows(rows)
     attempts = [(None, lambda: loss(case, kind, **how), expected)]
+    if case["name"] == "beyond-e20":
+        attempts.append(("the log ratio has no bound (here it is held within 20)", lambda: loss(case, kind), unbounded(case)))
     if len(kept) < len(rows):
         attempts.append((ABSENT, lambda: loss(case, kind, kept, **how), with_settings(case, kept)))
     if s.get("kl"):
@@ -152,12 +158,6 @@ def hold_loss(case):
         attempts.append((plain, lambda: loss(case, kind, use_bias_correction_kl=False, **how), expected))
         attempts.append((f"{plain}; {ABSENT}", lambda: loss(case, kind, kept, use_bias_correction_kl=False, **how), with_settings(case, kept)))
     return settle(attempts)
-
-
-def groups(rows):
-    """Rewards by task, of tasks with equally many samples."""
-    tasks = list(dict.fromkeys(row["task"] for row in rows))
-    return [[row["reward"] for row in rows if row["task"] == task] for task in tasks]
 
 
 def hold_credit(case):
@@ -220,6 +220,13 @@ def hold_divergence(case):
         return [value.item(), slope.tolist()]
 
     return settle([(None, found, [case["value"], case["by_logits"]])])
+
+
+def micro(case, part, whole):
+    s = case["settings"]
+    kind = KINDS[s.get("aggregation", "token_mean")] if s.get("surrogate", "clip") in ("clip", "gmpo") else s["surrogate"]
+    how = {"epsilon_high": 1 + s["clip_high"]} if kind == "cispo" else {"delta": s["dual_clip"]} if "dual_clip" in s else {}
+    return loss(case, kind, part, GMPOTrainer if s.get("surrogate") == "gmpo" else GRPOTrainer, whole, **how)
 
 
 HOLD = {"losses": hold_loss, "credit": hold_credit, "divergences": hold_divergence}

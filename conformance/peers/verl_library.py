@@ -26,12 +26,16 @@ def config(s, **more):
     return actor
 
 
-def loss(case, rows=None, mode=None, **more):
-    """verl's loss of a case: the policy's, its KL term and its entropy bonus, as its workers add them up."""
+def loss(case, rows=None, mode=None, whole=None, **more):
+    """verl's loss of a case: the policy's, its KL term and its entropy bonus, as its workers add them up.
+
+    `rows` may be a micro-batch of `whole`: then the numbers of tokens and of rows are those of `whole`, as its workers say.
+    """
     s, batch = case["settings"], Batch(rows or case["rows"])
     mode = mode or MODES[s.get("aggregation", "token_mean")]
     if s.get("objective") == "value":
-        found, _ = core_algos.compute_value_loss(batch.new, batch.target, batch.old, batch.part, s["value_clip"] or UNBOUNDED, mode)
+        totals = {"batch_num_tokens": sum(sum(row["part"]) for row in whole), "global_batch_size": len(whole)} if whole else {}
+        found, _ = core_algos.compute_value_loss(batch.new, batch.target, batch.old, batch.part, s["value_clip"] or UNBOUNDED, mode, **totals)
         return batch.result(found)
     how = {"clip": "gspo" if s.get("ratio") == "sequence" else "vanilla", "cispo": "cispo", "sapo": "sapo", "gmpo": "geo_mean", "kl_cov": "kl_cov", "clip_cov": "clip_cov"}
     name = "gpg" if s.get("objective") == "reinforce" else f"dppo_{s.get('region')}" if s.get("surrogate") == "dppo" else how[s.get("surrogate", "clip")]
@@ -39,6 +43,8 @@ def loss(case, rows=None, mode=None, **more):
     if s.get("old") == "recomputed":
         weights, _ = compute_rollout_correction_weights(batch.old - batch.acted, batch.part, "token", s["truncate"])
     actor = config(s, policy_loss=selection(s, batch), **more)
+    if whole:
+        actor.global_batch_info.update(dp_size=1, batch_num_tokens=sum(sum(row["part"]) for row in whole), global_batch_size=len(whole))
     with given(batch, name):
         found, _ = core_algos.get_policy_loss_fn(name)(batch.old, batch.new, batch.advantage, batch.part, mode, actor, weights)
     if s.get("kl") and "reference" in case["rows"][0]:
@@ -156,6 +162,10 @@ def hold_credit(case):
             return settle([(None, plain, [case["token_advantages"], case["token_targets"]])])
         return settle([(None, plain, [case["advantage"], case["target"]])])
     return {"result": "not had"}
+
+
+def micro(case, part, whole):
+    return loss(case, part, whole=whole)
 
 
 HOLD = {"losses": hold_loss, "credit": hold_credit, "divergences": lambda case: {"result": "not had"}}
