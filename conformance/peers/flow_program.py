@@ -1,4 +1,5 @@
 """flow's credit: the cases' rows through its own operators, by `flow test`, which feeds rows to nodes and shows other nodes' rows.
+Where rewards are enough, also as another trainer's rollouts: `flow import`, `flow replay`, `flow query`.
 
 Losses have no command of their own: crates/policy/src/tests/conformance.rs holds them.
 """
@@ -243,6 +244,33 @@ def difference(expected_value, got):
     return max((abs(a - b) for a, b in pairs), default=0.0)
 
 
+# Methods that read nothing but rewards: their cases also go the way of another trainer's rollouts.
+BY_REWARDS = {"grpo", "dr_grpo", "rloo", "maxrl", "pass_at_k", "dapo", "returns"}
+
+
+def imported(case, flow, folder):
+    """The largest difference by `flow import`, `flow replay` and `flow query`; 0 for a case that needs other columns than rewards."""
+    if case["function"] not in BY_REWARDS or any(row["turn"] for row in case["rows"]):
+        return 0.0
+    name, nodes = folder / case["name"], NODES[case["function"]](case)
+    talk = lambda row: [{"role": "user", "content": row["task"]}, {"role": "assistant", "content": "x"}]
+    name.with_suffix(".rows.jsonl").write_text("".join(json.dumps({"messages": talk(row), "reward": row["reward"]}) + "\n" for row in case["rows"]))
+    rollout = {"op": "import", "with": {"from": "messages", "files": []}}
+    name.with_suffix(".replay.yaml").write_text(json.dumps({"flow": case["name"], "iterations": 1, "nodes": {"rollout": rollout, **nodes}, "log": ["advantage"]}))
+
+    def run(*command):
+        done = subprocess.run([flow, *map(str, command)], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        if done.returncode:
+            raise SystemExit(f"{case['name']}: {done.stderr}")
+        return done.stdout
+
+    run("import", name.with_suffix(".rows.jsonl"), "--out", f"{name}-run")
+    run("replay", f"{name}-run", "--with", name.with_suffix(".replay.yaml"), "--out", f"{name}-again")
+    sql = "select r.observation as task, a.sample, a.advantage from advantage a join rollout r using (task, sample, attempt, turn)"
+    got = {(row["task"], row["sample"]): row["advantage"] for row in json.loads(run("query", f"{name}-again", sql, "--format", "json"))}
+    return max(difference(advantage, got[row["task"], row["sample"]]) for row, advantage in zip(case["rows"], case["advantage"]))
+
+
 def hold(cases, given=None):
     """The result of each credit case: a map from its name to the largest difference, None, or an error's text."""
     flow, results = program(given), {}
@@ -261,5 +289,6 @@ def hold(cases, given=None):
             for row in expected(case):
                 name = tuple(row.get(k, "play" if k == "phase" else 0) for k in NAMES)
                 worst = max(worst, *(difference(v, got[name].get(k)) for k, v in row.items() if k not in NAMES))
+            worst = max(worst, imported(case, flow, pathlib.Path(folder)))
             results[case["name"]] = {"result": "equal" if worst < 2e-5 else "differs", "difference": worst}
     return results
