@@ -27,10 +27,11 @@ test-log: $(filter libduckdb,$(FETCH))
 test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text: test-%:
 	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)
 
-# The Python packages, and the ideas in Python: only functions need other packages, pyarrow and numpy.
+# The Python packages, the ideas in Python and the reference of conformance: only functions and the reference need other packages, pyarrow and numpy.
 test-python: pyarrow
 	@cd python && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest discover -t . -s tests
 	@cd examples/ideas && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
+	@cd conformance && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest test_reference
 
 # The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
 test-view: view/node_modules/made-from

@@ -17,7 +17,13 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = ("losses", "credit", "divergences")
-PEERS = {"verl": "verl_library", "trl": "trl_library", "openrlhf": "openrlhf_library", "skyrl": "skyrl_library", "prime-rl": "prime_rl_library"}
+PEERS = {
+    "verl": "verl_library",
+    "trl": "trl_library",
+    "openrlhf": "openrlhf_library",
+    "skyrl": "skyrl_library",
+    "prime-rl": "prime_rl_library",
+}
 LIBRARIES = ["flow", *PEERS]
 BEGIN, END = "<!-- table: run.py --table -->", "<!-- end -->"
 HEADS = {"losses": "Losses", "credit": "Advantages", "divergences": "Divergences from a teacher"}
@@ -60,7 +66,9 @@ def peer(library):
     module = importlib.import_module(PEERS[library])
     found = {f"{kind}/{case['name']}": module.HOLD[kind](case) for kind in KINDS for case in cases()[kind]}
     for case in cases()["losses"]:
-        had = found[f"losses/{case['name']}"]["result"] != "not had" and not case["settings"].get("aggregation", "").startswith("trajectory")
+        had = found[f"losses/{case['name']}"]["result"] != "not had" and not case["settings"].get("aggregation", "").startswith(
+            "trajectory"
+        )
         if had and hasattr(module, "micro"):
             result = split(case, module.micro)
             found.update({f"splits/{case['name']}": result} if result else {})
@@ -101,7 +109,12 @@ def table():
         methods = {}
         for case in cases()[kind]:
             methods.setdefault(case["method"], []).append(f"{kind}/{case['name']}")
-        text += [f"### {HEADS[kind]}", "", "| method | cases | " + " | ".join(held[name]["library"] for name in held) + " |", "| --- " * (len(held) + 2) + "|"]
+        text += [
+            f"### {HEADS[kind]}",
+            "",
+            "| method | cases | " + " | ".join(held[name]["library"] for name in held) + " |",
+            "| --- " * (len(held) + 2) + "|",
+        ]
         for method, names in methods.items():
             cells = []
             for library, one in held.items():
@@ -119,7 +132,9 @@ def table():
                 mark = " " + ", ".join(f"[{m}]" for m in dict.fromkeys(marks)) if marks else ""
                 lacks = [result for result in some if result["result"] == "not had"]
                 part = f" ({len(some) - len(lacks)} of {len(some)})" if lacks and worst else ""
-                cells.append({"not had": "-", "equal": "equal", "convention": "equal by", "differs": "**differs**"}[RANK[worst]] + mark + part)
+                cells.append(
+                    {"not had": "-", "equal": "equal", "convention": "equal by", "differs": "**differs**"}[RANK[worst]] + mark + part
+                )
             text.append(f"| {method} | {len(names)} | " + " | ".join(cells) + " |")
         text.append("")
     text += ["### The same step in two micro-batches", "", "| library | cases | that give something else |", "| --- | --- | --- |"]

@@ -1,4 +1,4 @@
-"""What all libraries share: cases as padded tensors, and the comparison of what a library gives with what the case says."""
+"""What all libraries share: cases as padded tensors, and the comparison of a library's numbers with those of a case."""
 
 import pathlib
 import sys
@@ -110,7 +110,9 @@ def expected_loss(case, gradient_alone=False):
 def with_settings(case, rows=None, **changes):
     """The reference's loss and gradient by other settings, or of other rows."""
     settings = {**case["settings"], **changes}
-    loss, gradients, _ = losses.step([tensor_free(row) for row in rows or case["rows"]], {k: v for k, v in settings.items() if v is not None})
+    loss, gradients, _ = losses.step(
+        [tensor_free(row) for row in rows or case["rows"]], {k: v for k, v in settings.items() if v is not None}
+    )
     return [loss, [g.tolist() for g in gradients]]
 
 

@@ -62,7 +62,14 @@ def hgpo(case):
         nodes[f"group_{k}"] = group("rollout", ["task", "state"], **more)
         nodes[f"of_{k}"] = advantage(f"group_{k}", of="step_return", gamma=s["gamma"], ddof=0, singleton="drop", equal="drop")
     weights = {f"k{k}": (k + 1) ** s["alpha"] for k in range(s["depth"])}
-    return {**nodes, "advantage": {"op": "combine", "inputs": {f"k{k}": f"of_{k}" for k in range(s["depth"])}, "with": {"weights": weights, "over": "used"}}}
+    return {
+        **nodes,
+        "advantage": {
+            "op": "combine",
+            "inputs": {f"k{k}": f"of_{k}" for k in range(s["depth"])},
+            "with": {"weights": weights, "over": "used"},
+        },
+    }
 
 
 def baseline_pp(case):
@@ -79,8 +86,12 @@ def gdpo(case):
     nodes = {"first_group": group("rollout", ["task"]), "second_group": group("other", ["task"])}
     for name in ("first", "second"):
         nodes[name] = advantage(f"{name}_group", of="episode_return")
-    return {**nodes, "sum": {"op": "combine", "inputs": {"a": "first", "b": "second"}, "with": {}}, "batch": group("sum", []),
-            "advantage": advantage("batch", of="advantage", preset="code")}
+    return {
+        **nodes,
+        "sum": {"op": "combine", "inputs": {"a": "first", "b": "second"}, "with": {}},
+        "batch": group("sum", []),
+        "advantage": advantage("batch", of="advantage", preset="code"),
+    }
 
 
 def at2po(case):
@@ -112,7 +123,14 @@ def critic(case, of):
 
 def running_mean(case):
     s = {k: v for k, v in case["settings"].items() if k != "each"}
-    return None if case["settings"]["each"] == "episode" else {"group": group("rollout", case["group_by"]), "advantage": advantage("group", of="episode_return", baseline="ema", scale="none", **s)}
+    return (
+        None
+        if case["settings"]["each"] == "episode"
+        else {
+            "group": group("rollout", case["group_by"]),
+            "advantage": advantage("group", of="episode_return", baseline="ema", scale="none", **s),
+        }
+    )
 
 
 def penalised(case):
@@ -133,7 +151,13 @@ def remax(case):
 
 def overlong(case):
     s = case["settings"]
-    return {"advantage": {"op": "reward", "inputs": "rollout", "with": {"overlong": {"max": s["longest"], "buffer": s["buffer"], "weight": s.get("weight", 1.0)}}}}
+    return {
+        "advantage": {
+            "op": "reward",
+            "inputs": "rollout",
+            "with": {"overlong": {"max": s["longest"], "buffer": s["buffer"], "weight": s.get("weight", 1.0)}},
+        }
+    }
 
 
 NODES = {
@@ -159,11 +183,21 @@ NODES = {
     "ppo_tokens": lambda case: critic(case, "token_gae"),
     "returns": lambda case: simple(case, **PLAIN),
     "penalised": penalised,
-    "iql": lambda case: {"group": group("rollout", []), "advantage": advantage("group", of="iql", gamma=case["settings"]["gamma"], **PLAIN)},
+    "iql": lambda case: {
+        "group": group("rollout", []),
+        "advantage": advantage("group", of="iql", gamma=case["settings"]["gamma"], **PLAIN),
+    },
 }
 # The case's results, and flow's columns for them.
-COLUMNS = {"advantage": "advantage", "token_advantages": "token_advantages", "token_targets": "token_targets", "target": "value_target",
-           "reward": "reward", "return": "return", "used": "used"}
+COLUMNS = {
+    "advantage": "advantage",
+    "token_advantages": "token_advantages",
+    "token_targets": "token_targets",
+    "target": "value_target",
+    "reward": "reward",
+    "return": "return",
+    "used": "used",
+}
 # Columns that a rollout hasn't, and the operators that make them. Their rows are fed, so nothing is computed.
 MADE = {
     "value": {"op": "value", "inputs": "played", "with": {"model": "critic"}},
@@ -175,6 +209,7 @@ TINY = {"new": "tiny", "layers": 1, "width": 8, "heads": 1, "kv_heads": 1}
 
 def fed(case):
     """The rows of each node that is fed."""
+
     def row(r, **more):
         columns = {k: v for k, v in r.items() if k not in ("tokens", "greedy", "right", "short")}
         if "tokens" in r:
@@ -217,7 +252,12 @@ def write(case, folder):
     files = fed(case)
     for name, rows in [*files.items(), ("expected", expected(case))]:
         (folder / f"{case['name']}-{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    test = {"name": case["name"], "tolerance": 1e-5, "feed": {name: f"{case['name']}-{name}.jsonl" for name in files}, "expect": {"advantage": f"{case['name']}-expected.jsonl"}}
+    test = {
+        "name": case["name"],
+        "tolerance": 1e-5,
+        "feed": {name: f"{case['name']}-{name}.jsonl" for name in files},
+        "expect": {"advantage": f"{case['name']}-expected.jsonl"},
+    }
     # Nothing is played: the rows of the fed nodes take the place of rollouts.
     branch = {"branch": {"every": 4}} if "branch_of" in case["rows"][0] else {}
     played = {"op": "rollout", "inputs": {"tasks": "tasks"}, "with": {"agent": "player", "samples": 1, **branch}}
@@ -228,8 +268,13 @@ def write(case, folder):
             sources["played"], sources["rollout"] = played, node
             models |= {"critic": {**TINY, "head": "value"}} if node["op"] == "value" else {}
     pipeline = {
-        "flow": case["name"], "iterations": 1, "models": models, "agents": {"player": {"model": "actor", "max_turns": 9}},
-        "nodes": {**sources, **nodes}, "log": ["advantage"], "tests": [test],
+        "flow": case["name"],
+        "iterations": 1,
+        "models": models,
+        "agents": {"player": {"model": "actor", "max_turns": 9}},
+        "nodes": {**sources, **nodes},
+        "log": ["advantage"],
+        "tests": [test],
     }
     path = folder / f"{case['name']}.yaml"
     path.write_text(json.dumps(pipeline))
@@ -254,9 +299,13 @@ def imported(case, flow, folder):
         return 0.0
     name, nodes = folder / case["name"], NODES[case["function"]](case)
     talk = lambda row: [{"role": "user", "content": row["task"]}, {"role": "assistant", "content": "x"}]
-    name.with_suffix(".rows.jsonl").write_text("".join(json.dumps({"messages": talk(row), "reward": row["reward"]}) + "\n" for row in case["rows"]))
+    name.with_suffix(".rows.jsonl").write_text(
+        "".join(json.dumps({"messages": talk(row), "reward": row["reward"]}) + "\n" for row in case["rows"])
+    )
     rollout = {"op": "import", "with": {"from": "messages", "files": []}}
-    name.with_suffix(".replay.yaml").write_text(json.dumps({"flow": case["name"], "iterations": 1, "nodes": {"rollout": rollout, **nodes}, "log": ["advantage"]}))
+    name.with_suffix(".replay.yaml").write_text(
+        json.dumps({"flow": case["name"], "iterations": 1, "nodes": {"rollout": rollout, **nodes}, "log": ["advantage"]})
+    )
 
     def run(*command):
         done = subprocess.run([flow, *map(str, command)], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -280,7 +329,9 @@ def hold(cases, given=None):
             if path is None:
                 results[case["name"]] = {"result": "not had", "note": "flow moves the running mean once an iteration"}
                 continue
-            done = subprocess.run([flow, "test", "--format", "json", path], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+            done = subprocess.run(
+                [flow, "test", "--format", "json", path], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            )
             lines = map(json.loads, done.stdout.splitlines())
             got = {tuple(line["row"].get(k) for k in NAMES): line["got"] or {} for line in lines if "row" in line}
             if not got:

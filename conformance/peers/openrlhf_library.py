@@ -27,7 +27,11 @@ def modules():
     common.stand_in("openrlhf.trainer.ray.launcher", RayActorGroup=object)
     common.stand_in("openrlhf.utils.logging_utils", init_logger=logging.getLogger)
     common.stand_in("openrlhf.utils.seqlen_balancing", get_minimum_num_micro_batch_size=None, get_seqlen_balanced_partitions=None)
-    return importlib.import_module("openrlhf.models.loss"), importlib.import_module("openrlhf.models.utils"), importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker")
+    return (
+        importlib.import_module("openrlhf.models.loss"),
+        importlib.import_module("openrlhf.models.utils"),
+        importlib.import_module("openrlhf.trainer.ppo_utils.experience_maker"),
+    )
 
 
 LOSS, UTILS, MAKER = modules()
@@ -44,8 +48,14 @@ def loss(case, rows=None, whole=None):
     if s.get("objective") == "sft":
         return batch.result(LOSS.SFTLoss(by_token)(batch.new, batch.part, **totals))
     low = s.get("clip", 0.2)
-    how = {"is_correction_level": "token", "is_correction_mode": "clip", "is_correction_threshold": [0.0, s["truncate"]]} if s.get("old") == "recomputed" else {}
-    policy = LOSS.PolicyLoss(low, s.get("clip_high", low), s.get("dual_clip"), by_token, "gspo" if s.get("ratio") == "sequence" else "ppo", **how)
+    how = (
+        {"is_correction_level": "token", "is_correction_mode": "clip", "is_correction_threshold": [0.0, s["truncate"]]}
+        if s.get("old") == "recomputed"
+        else {}
+    )
+    policy = LOSS.PolicyLoss(
+        low, s.get("clip_high", low), s.get("dual_clip"), by_token, "gspo" if s.get("ratio") == "sequence" else "ppo", **how
+    )
     found = policy(batch.new, batch.old, batch.advantage, batch.part, batch.acted, **totals)[0]
     if s.get("kl"):
         kl = UTILS.compute_approx_kl(batch.new, batch.reference, kl_estimator=s.get("kl_kind", "k3"))
@@ -57,7 +67,11 @@ def loss(case, rows=None, whole=None):
 
 def hold_loss(case):
     s = case["settings"]
-    had = s.get("surrogate", "clip") == "clip" and s.get("objective") in (None, "value", "sft") and s.get("aggregation", "token_mean") in ("token_mean", "seq_mean_token_mean")
+    had = (
+        s.get("surrogate", "clip") == "clip"
+        and s.get("objective") in (None, "value", "sft")
+        and s.get("aggregation", "token_mean") in ("token_mean", "seq_mean_token_mean")
+    )
     had = had and not any(name in s for name in ("mask_drift", "mask_below", "expectile", "weigh_by")) and s.get("kl_kind") != "abs"
     return settle([(None, lambda: loss(case), expected_loss(case))]) if had else {"result": "not had"}
 
@@ -70,7 +84,8 @@ def made(batch, estimator, order=None, gamma=1.0, lam=1.0, no_std_norm=False):
         raise ValueError("groups of several sizes")
     args = SimpleNamespace(
         algo=SimpleNamespace(advantage=SimpleNamespace(estimator=estimator, gamma=gamma, lambd=lam, no_std_norm=no_std_norm)),
-        rollout=SimpleNamespace(n_samples_per_prompt=size), reward=SimpleNamespace(clip_range=None, overlong_buffer_len=None, stop_properly_penalty_coef=None),
+        rollout=SimpleNamespace(n_samples_per_prompt=size),
+        reward=SimpleNamespace(clip_range=None, overlong_buffer_len=None, stop_properly_penalty_coef=None),
     )
     maker = object.__new__(MAKER.RemoteExperienceMaker)
     maker.strategy, maker.advantage_estimator, maker.kl_ctl = SimpleNamespace(args=args), estimator, SimpleNamespace(value=1.0)
@@ -81,7 +96,9 @@ def made(batch, estimator, order=None, gamma=1.0, lam=1.0, no_std_norm=False):
         if place[-1] == max(p[-1] for j, (f, p) in batch.places.items() if f == e):
             own[e, place[-1]] -= row["reward"]
             totals[e] = row["reward"]
-    experience = SimpleNamespace(rewards=totals, index=list(range(len(tasks))), kl=-own, action_mask=batch.mask, values=batch.values, info={})
+    experience = SimpleNamespace(
+        rewards=totals, index=list(range(len(tasks))), kl=-own, action_mask=batch.mask, values=batch.values, info={}
+    )
     MAKER.apply_length_penalties = lambda *_: None
     return maker.compute_advantages_and_returns([experience])[0]
 
@@ -108,7 +125,10 @@ def hold_credit(case):
         found = lambda: parts(batch, rows, names[function])
         several = [i for i, row in enumerate(rows) if sum(row["task"] == other["task"] for other in rows) > 1]
         some = lambda: [a for i, a in enumerate(found()) if i in several]
-        attempts = [(None, found, case["advantage"]), ("a group of one gives no number; equal without it", some, [case["advantage"][i] for i in several])]
+        attempts = [
+            (None, found, case["advantage"]),
+            ("a group of one gives no number; equal without it", some, [case["advantage"][i] for i in several]),
+        ]
         if function in ("grpo", "dapo"):
             attempts.append(("eps is 1e-9 (`eps: 1e-9`)", found, advantage_by(case, eps=1e-9)["advantage"]))
         return settle(attempts)
@@ -116,8 +136,17 @@ def hold_credit(case):
         joined = Joined(rows)
         found = lambda: batch.lists(made(alone(batch), "reinforce", gamma=s.get("gamma", 1.0)).advantages)
         floor = "whitened by the population's deviation, sqrt(max(variance, 1e-8)) (`ddof: 0`, `eps_in: variance_floor`)"
-        return settle([(None, found, case["token_advantages"]), (floor, found, advantage_by(case, ddof=0, eps_in="variance_floor")["token_advantages"]),
-                       (DISCOUNT, lambda: joined.lists(made(alone(joined), "reinforce", gamma=s.get("gamma", 1.0)).advantages), advantage_by(case, ddof=0, eps_in="variance_floor")["token_advantages"])])
+        return settle(
+            [
+                (None, found, case["token_advantages"]),
+                (floor, found, advantage_by(case, ddof=0, eps_in="variance_floor")["token_advantages"]),
+                (
+                    DISCOUNT,
+                    lambda: joined.lists(made(alone(joined), "reinforce", gamma=s.get("gamma", 1.0)).advantages),
+                    advantage_by(case, ddof=0, eps_in="variance_floor")["token_advantages"],
+                ),
+            ]
+        )
     if function == "reinforce_pp_baseline":
         found = lambda: batch.turns(made(batch, "reinforce_baseline").advantages)
         floor = "whitened by the population's deviation (`ddof: 0`, `eps_in: variance_floor`)"

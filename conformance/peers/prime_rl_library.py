@@ -23,8 +23,14 @@ def modules():
     for name in ("", "/trainer", "/trainer/rl", "/orchestrator", "/orchestrator/algo"):
         common.package(f"prime_rl{name}".replace("/", "."), FOLDER / name.lstrip("/"))
     common.stand_in("prime_rl.configs")
-    common.stand_in("prime_rl.configs.trainer", **{name: type(name, (), {}) for name in ("CustomLossConfig", "DefaultLossConfig", "IPOLossConfig", "LossConfig")})
-    common.stand_in("prime_rl.configs.algorithm", **{name: object for name in ("ActionLossType", "AlgoConfig", "FrozenModelConfig", "GRPOAlgoConfig", "RAEAlgoConfig")})
+    common.stand_in(
+        "prime_rl.configs.trainer",
+        **{name: type(name, (), {}) for name in ("CustomLossConfig", "DefaultLossConfig", "IPOLossConfig", "LossConfig")},
+    )
+    common.stand_in(
+        "prime_rl.configs.algorithm",
+        **{name: object for name in ("ActionLossType", "AlgoConfig", "FrozenModelConfig", "GRPOAlgoConfig", "RAEAlgoConfig")},
+    )
     common.stand_in("prime_rl.utils")
     common.stand_in("prime_rl.utils.utils", import_object=None)
     common.stand_in("prime_rl.utils.logger", get_logger=None)
@@ -32,7 +38,12 @@ def modules():
     common.stand_in("prime_rl.transports.rollouts", TrainingSample=object)
     common.stand_in("verifiers")
     common.stand_in("verifiers.v1", Trace=object, Episode=object, Branch=object)
-    names = ("prime_rl.trainer.rl.loss", "prime_rl.orchestrator.algo.grpo", "prime_rl.orchestrator.algo.max_rl", "prime_rl.orchestrator.algo.rae")
+    names = (
+        "prime_rl.trainer.rl.loss",
+        "prime_rl.orchestrator.algo.grpo",
+        "prime_rl.orchestrator.algo.max_rl",
+        "prime_rl.orchestrator.algo.rae",
+    )
     return [importlib.import_module(name) for name in names]
 
 
@@ -50,8 +61,18 @@ def loss(case, kl_tau=0.0):
     function = LOSS.setup_rl_loss_fn(config)
     nothing = [torch.zeros_like(batch.part[i]) for i in rows]
     found, _ = LOSS.compute_loss(
-        [batch.new[i] for i in rows], [batch.acted[i] for i in rows], None, [batch.advantage[i] for i in rows], [batch.part[i] > 0 for i in rows],
-        nothing if ce else None, ce, None, function, count, count, count,
+        [batch.new[i] for i in rows],
+        [batch.acted[i] for i in rows],
+        None,
+        [batch.advantage[i] for i in rows],
+        [batch.part[i] > 0 for i in rows],
+        nothing if ce else None,
+        ce,
+        None,
+        function,
+        count,
+        count,
+        count,
     )
     return batch.result(found)
 
@@ -64,14 +85,31 @@ def hold_loss(case):
     if plain and s.get("surrogate") == "dppo" and s["region"] == "tv":
         return settle([("with `kl_tau: 0`; by default 1e-3 times the squared log ratio is added", lambda: loss(case), expected_loss(case))])
     if s.get("objective") == "sft" and s.get("weigh_by"):
-        return settle([("tokens with the weight 0 don't count in the mean (here the number of tokens is given)", lambda: loss(case), expected_loss(case))])
+        return settle(
+            [
+                (
+                    "tokens with the weight 0 don't count in the mean (here the number of tokens is given)",
+                    lambda: loss(case),
+                    expected_loss(case),
+                )
+            ]
+        )
     return {"result": "not had"}
 
 
 def scored(algorithm, rows):
     """The advantages that an algorithm assigns to the samples of one group, each an episode with one token."""
     nodes = [SimpleNamespace(mask=[True], token_ids=[1], advantages=None) for _ in rows]
-    traces = [SimpleNamespace(id=i, has_error=False, agent=SimpleNamespace(trainable=True, name=row.get("type", "x")), nodes=[node], reward=float(row["reward"])) for i, (row, node) in enumerate(zip(rows, nodes))]
+    traces = [
+        SimpleNamespace(
+            id=i,
+            has_error=False,
+            agent=SimpleNamespace(trainable=True, name=row.get("type", "x")),
+            nodes=[node],
+            reward=float(row["reward"]),
+        )
+        for i, (row, node) in enumerate(zip(rows, nodes))
+    ]
     asyncio.run(algorithm.score_group([SimpleNamespace(traces=[trace]) for trace in traces]))
     return [node.advantages[0] for node in nodes]
 

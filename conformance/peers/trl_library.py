@@ -47,7 +47,9 @@ def without_model(trainer, config, **settings):
     bare.args = SimpleNamespace(**{**defaults, "steps_per_generation": 1, "gradient_accumulation_steps": 1, **settings})
     bare.model = SimpleNamespace(training=True, is_gradient_checkpointing=False)
     same = lambda x, *_, **__: x
-    bare.accelerator = SimpleNamespace(device=torch.device("cpu"), num_processes=1, process_index=0, sync_gradients=True, gather=same, reduce=same, gather_for_metrics=same)
+    bare.accelerator = SimpleNamespace(
+        device=torch.device("cpu"), num_processes=1, process_index=0, sync_gradients=True, gather=same, reduce=same, gather_for_metrics=same
+    )
     bare._metrics = {"train": defaultdict(list)}
     bare._logs = defaultdict(lambda: defaultdict(list))
     for name in ("prompt", "completion", "advantages", "images"):
@@ -66,7 +68,14 @@ def loss(case, loss_type, rows=None, trainer=GRPOTrainer, whole=None, **settings
     """TRL's loss of a case. `rows` may be a micro-batch of `whole`, one of two that it accumulates."""
     s, batch = case["settings"], Batch(rows or case["rows"])
     low = s.get("clip", 0.2)
-    how = {"epsilon": low, "epsilon_high": s.get("clip_high", low), "loss_type": loss_type, "beta": 0.0, "top_entropy_quantile": 1.0, **settings}
+    how = {
+        "epsilon": low,
+        "epsilon_high": s.get("clip_high", low),
+        "loss_type": loss_type,
+        "beta": 0.0,
+        "top_entropy_quantile": 1.0,
+        **settings,
+    }
     if s.get("kl"):
         how["beta"] = s["kl"]
     if s.get("ratio") == "sequence":
@@ -82,8 +91,13 @@ def loss(case, loss_type, rows=None, trainer=GRPOTrainer, whole=None, **settings
     advantage = batch.advantage[:, 0] if all(not isinstance(row["advantage"], list) for row in batch.rows) else batch.advantage
     mask = batch.part
     inputs = {
-        "prompt_ids": torch.ones(len(batch.rows), 1), "prompt_mask": torch.ones(len(batch.rows), 1), "completion_ids": torch.ones_like(mask),
-        "completion_mask": mask, "advantages": advantage, "old_per_token_logps": batch.old, "num_items_in_batch": torch.tensor(float(sum(sum(row["part"]) for row in whole or batch.rows))),
+        "prompt_ids": torch.ones(len(batch.rows), 1),
+        "prompt_mask": torch.ones(len(batch.rows), 1),
+        "completion_ids": torch.ones_like(mask),
+        "completion_mask": mask,
+        "advantages": advantage,
+        "old_per_token_logps": batch.old,
+        "num_items_in_batch": torch.tensor(float(sum(sum(row["part"]) for row in whole or batch.rows))),
     }
     if batch.reference is not None:
         inputs["ref_per_token_logps"] = batch.reference
@@ -96,8 +110,17 @@ def loss(case, loss_type, rows=None, trainer=GRPOTrainer, whole=None, **settings
 
 def truncated(case, batch):
     """The importance weights that TRL computes where it scores completions."""
-    bare = without_model(GRPOTrainer, GRPOConfig, beta=0.0, num_generations=1, use_vllm=True, vllm_importance_sampling_correction=True,
-                         vllm_importance_sampling_mode="token_truncate", vllm_importance_sampling_clip_max=case["settings"]["truncate"], vllm_importance_sampling_clip_min=None)
+    bare = without_model(
+        GRPOTrainer,
+        GRPOConfig,
+        beta=0.0,
+        num_generations=1,
+        use_vllm=True,
+        vllm_importance_sampling_correction=True,
+        vllm_importance_sampling_mode="token_truncate",
+        vllm_importance_sampling_clip_max=case["settings"]["truncate"],
+        vllm_importance_sampling_clip_min=None,
+    )
     bare.num_generations, bare.num_iterations = 1, 1
     bare.completions = [[1] * len(row["new"]) for row in batch.rows]
     bare.sampled = [row.get("acted", row["old"]) for row in batch.rows]
@@ -124,16 +147,40 @@ ABSENT = "a row without a token that takes part counts in the mean; equal withou
 def hold_loss(case):
     s, rows, expected = case["settings"], case["rows"], expected_loss(case)
     aggregation, surrogate = s.get("aggregation", "token_mean"), s.get("surrogate", "clip")
-    if s.get("objective") or surrogate in ("dppo", "kl_cov", "clip_cov") or "mask_below" in s or aggregation.startswith("trajectory") or s.get("kl_kind", "k3") != "k3":
+    if (
+        s.get("objective")
+        or surrogate in ("dppo", "kl_cov", "clip_cov")
+        or "mask_below" in s
+        or aggregation.startswith("trajectory")
+        or s.get("kl_kind", "k3") != "k3"
+    ):
         return {"result": "not had"}
     if surrogate == "cispo":
         if s["clip"] < 1:
             return {"result": "not had", "note": "CISPO has no lower bound here, as in its paper"}
         bound = 1 + s["clip_high"]
-        return settle([(f"`epsilon_high` is the bound itself: {bound}, not {s['clip_high']}", lambda: loss(case, "cispo", epsilon_high=bound), expected)])
+        return settle(
+            [
+                (
+                    f"`epsilon_high` is the bound itself: {bound}, not {s['clip_high']}",
+                    lambda: loss(case, "cispo", epsilon_high=bound),
+                    expected,
+                )
+            ]
+        )
     if surrogate == "vespo":
         (k, k_below), (damping, damping_below) = s.get("power", (2.0, 3.0)), s.get("damping", (3.0, 2.0))
-        return settle([(None, lambda: loss(case, "vespo", vespo_k_pos=k, vespo_lambda_pos=damping, vespo_k_neg=k_below, vespo_lambda_neg=damping_below), expected)])
+        return settle(
+            [
+                (
+                    None,
+                    lambda: loss(
+                        case, "vespo", vespo_k_pos=k, vespo_lambda_pos=damping, vespo_k_neg=k_below, vespo_lambda_neg=damping_below
+                    ),
+                    expected,
+                )
+            ]
+        )
     if surrogate == "gmpo":
         found = lambda rows: lambda: loss(case, "grpo", rows, trainer=GMPOTrainer)
         kept = used_rows(rows)
@@ -156,7 +203,9 @@ def hold_loss(case):
         # The default is DeepSeek-V3.2's: each token's KL times its ratio, which the gradient goes through as well.
         plain = "with `use_bias_correction_kl: false`; by default the KL term is multiplied by the ratio"
         attempts.append((plain, lambda: loss(case, kind, use_bias_correction_kl=False, **how), expected))
-        attempts.append((f"{plain}; {ABSENT}", lambda: loss(case, kind, kept, use_bias_correction_kl=False, **how), with_settings(case, kept)))
+        attempts.append(
+            (f"{plain}; {ABSENT}", lambda: loss(case, kind, kept, use_bias_correction_kl=False, **how), with_settings(case, kept))
+        )
     return settle(attempts)
 
 
@@ -184,7 +233,12 @@ def hold_credit(case):
     plain = {"multi_objective_aggregation": "sum_then_normalize"}
     if function in ("grpo", "dapo") and s.get("ddof", 1) == 1 and "singleton" not in s and case["group_by"]:
         found = lambda: advantages(GRPOTrainer, GRPOConfig, scale_rewards="group", **plain)
-        return settle([(None, found, case["advantage"]), ("eps is 1e-4, and no setting (`eps: 1e-4`)", found, advantage_by(case, eps=1e-4)["advantage"])])
+        return settle(
+            [
+                (None, found, case["advantage"]),
+                ("eps is 1e-4, and no setting (`eps: 1e-4`)", found, advantage_by(case, eps=1e-4)["advantage"]),
+            ]
+        )
     if function == "dr_grpo":
         return settle([(None, lambda: advantages(GRPOTrainer, GRPOConfig, scale_rewards="none", **plain), case["advantage"])])
     if function == "rloo":
@@ -196,7 +250,11 @@ def hold_credit(case):
         case = {**case, "rows": [rows[i] | {"tokens": 1} for i in own]}
         by_size.clear()
         by_size[size] = own
-        found = lambda: [x for x in advantages(GRPOTrainer, GRPOConfig, columns=s["rewards"], multi_objective_aggregation="normalize_then_sum") if x is not None]
+        found = lambda: [
+            x
+            for x in advantages(GRPOTrainer, GRPOConfig, columns=s["rewards"], multi_objective_aggregation="normalize_then_sum")
+            if x is not None
+        ]
         note = "each completion counts once, not once a token, and eps is 1e-4 beside each deviation"
         from reference import credit
 

@@ -253,7 +253,9 @@ def whiten(lists, ddof=1, eps=1e-8, eps_in="variance"):
     sqrt(variance + 1e-8), OpenRLHF by sqrt(max(variance, 1e-8)) with the population's variance."""
     every = np.concatenate([np.asarray(one, float) for one in lists])
     variance = deviation(every, ddof) ** 2
-    divisor = {"std": math.sqrt(variance) + eps, "variance": math.sqrt(variance + eps), "variance_floor": math.sqrt(max(variance, eps))}[eps_in]
+    divisor = {"std": math.sqrt(variance) + eps, "variance": math.sqrt(variance + eps), "variance_floor": math.sqrt(max(variance, eps))}[
+        eps_in
+    ]
     return [(np.asarray(one, float) - every.mean()) / divisor for one in lists]
 
 
@@ -446,7 +448,28 @@ def iql(rows, gamma=1.0):
 METHODS = {
     function.__name__: function
     for function in (
-        grpo, dr_grpo, rloo, maxrl, pass_at_k, dapo, overlong, reinforce_pp, reinforce_pp_baseline, remax, running_mean, gigpo,
-        grouped_step, hgpo, lamer, at2po, gdpo, gagpo, ppo_turns, ppo_tokens, returns, penalised, iql,
+        grpo,
+        dr_grpo,
+        rloo,
+        maxrl,
+        pass_at_k,
+        dapo,
+        overlong,
+        reinforce_pp,
+        reinforce_pp_baseline,
+        remax,
+        running_mean,
+        gigpo,
+        grouped_step,
+        hgpo,
+        lamer,
+        at2po,
+        gdpo,
+        gagpo,
+        ppo_turns,
+        ppo_tokens,
+        returns,
+        penalised,
+        iql,
     )
 }

@@ -1,6 +1,7 @@
 """GAE over a row with an observation (mask 0) between two answers, lambda 0.95. verl passes over the observation, as GAE over the
 answers' tokens does. In SkyRL its tokens are steps with the critic's values there. In OpenRLHF they are steps with the value 0:
 the value after the first answer then counts for less. With its default, lambda 1, all three agree on the advantage."""
+
 import pathlib
 import sys
 

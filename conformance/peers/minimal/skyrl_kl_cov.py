@@ -1,5 +1,6 @@
 """SkyRL's KL-Cov: the advantages are divided by the number of tokens and the losses summed, but the KL term of the selected tokens
 isn't divided. So it weighs as many times more as the batch has tokens. The same batch twice should give the same loss."""
+
 import pathlib
 import sys
 from types import SimpleNamespace

@@ -1,5 +1,6 @@
 """TRL's GRPO loss counts a completion whose tokens are all masked (`mask_truncated_completions`) in its mean over rows, so the step
 is smaller. verl's and OpenRLHF's functions leave it out; verl's workers count it, as they give the number of all rows."""
+
 import pathlib
 import sys
 

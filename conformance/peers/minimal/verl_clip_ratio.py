@@ -1,4 +1,5 @@
 """verl's `clip_ratio` alone changes nothing: `clip_ratio_low` and `clip_ratio_high` have defaults of their own, 0.2, which win."""
+
 import torch
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import ActorConfig

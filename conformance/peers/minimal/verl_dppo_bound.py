@@ -1,5 +1,6 @@
 """verl's DPPO bounds the ratio by `clip_ratio_c`. Its code falls back to 20 and recommends a large bound, but the configuration's
 default is 3, the one of PPO's dual clip. prime-rl, SkyRL and flow have no such bound below e^20."""
+
 import torch
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import ActorConfig

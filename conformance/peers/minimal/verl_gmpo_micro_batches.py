@@ -1,5 +1,6 @@
 """verl's GMPO loss is a mean over the rows of a micro-batch, and ignores the numbers of the whole batch that its workers give. Its
 workers add up the losses of micro-batches, so the step grows with their number; the other losses of verl don't."""
+
 import torch
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.workers.config import ActorConfig
