@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions train-env train-parity servers nightly deny
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions train-env train-parity servers nightly deny conformance
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -31,10 +31,11 @@ test-checkpoint test-core test-credit test-env test-int8 test-log test-model tes
 test-study: $(filter libduckdb,$(FETCH))
 	@$(CARGO) test --release --config profile.release.package.flow-study.opt-level=0 -p flow-study $(ARGS)
 
-# The Python packages, and the ideas in Python: only functions need other packages, pyarrow and numpy.
+# The Python packages, the ideas in Python and the reference of conformance: only functions and the reference need other packages, pyarrow and numpy.
 test-python: pyarrow
 	@cd python && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest discover -t . -s tests
 	@cd examples/ideas && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
+	@cd conformance && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest test_reference
 
 # The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
 test-view: view/node_modules/made-from
@@ -107,6 +108,18 @@ parity:
 parity-webshop:
 	$(CARGO) build --release -p flow-env --example webshop
 	python3 scripts/parity_webshop.py
+
+# The losses and advantages of verl, TRL, OpenRLHF and SkyRL against conformance/cases, and flow's advantages where it is built. PRIME_RL=CHECKOUT holds prime-rl.
+conformance: .venv-conformance/made-from
+	.venv-conformance/bin/python conformance/test_reference.py
+	for library in verl trl openrlhf skyrl $(if $(PRIME_RL),prime-rl) $(if $(wildcard target/release/flow),flow); do \
+	  .venv-conformance/bin/python -W ignore conformance/run.py --library $$library || exit 1; done
+	.venv-conformance/bin/python conformance/run.py --table
+
+.venv-conformance/made-from: conformance/peers/requirements.txt
+	rm -rf .venv-conformance && python3.11 -m venv .venv-conformance
+	.venv-conformance/bin/pip install -q --disable-pip-version-check --no-deps -r conformance/peers/requirements.txt
+	cp conformance/peers/requirements.txt $@
 
 # Every ratio in benches/README.md.
 bench: build

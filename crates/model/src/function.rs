@@ -36,10 +36,10 @@ pub struct FunctionSettings {
     #[serde(default)]
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")), extend("default" = []))]
     pub pass: Vec<String>,
-    /// The function's file and those that it imports from its folder, as a run keeps them: the first has the function.
+    /// The function's file and the files of its folder that it imports, as a run keeps them: the first has the function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Vec<CodeFile>>,
-    /// What the function said of itself when the run began, as the run keeps it.
+    /// The function's own description when the run began, as the run keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<Value>,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct LossTokens {
     /// The log-probabilities under the weights that learn.
     pub new: Vec<f32>,
-    /// Those that a ratio divides by.
+    /// The log-probabilities that a ratio divides by.
     pub old: Vec<f32>,
     /// Those recorded by the policy that acted.
     pub acted: Vec<f32>,

@@ -15,7 +15,7 @@ use serde_json::{json, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The column of what a function keeps for the next iteration.
+/// The column with a function's state for the next iteration.
 pub const STATE: &str = "function_state";
 
 /// Calls a function, on one worker.
@@ -23,7 +23,7 @@ pub struct Calls {
     with: Arc<PythonSettings>,
     description: Description,
     node: String,
-    /// The columns that are sent, with those that name rows; none for all.
+    /// The columns that are sent, the names of rows among them; none for all.
     columns: Option<Vec<String>>,
     ctx: CallContext,
     process: Option<PythonProcess>,
@@ -124,7 +124,7 @@ impl Calls {
         Ok((rows, groups))
     }
 
-    /// The answer's rows as flow has them: each column of its type, with what the function keeps.
+    /// The answer's rows as flow has them: each column of its type, with the function's state.
     fn checked(&self, made: &RecordBatch) -> Result<RecordBatch, Failed> {
         let schema = made.schema();
         let column = |(field, values): (&Arc<Field>, &ArrayRef)| {
@@ -158,8 +158,8 @@ fn nullable(rows: &RecordBatch) -> Result<RecordBatch, RowError> {
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
 }
 
-/// The columns that are sent to the function: those that it needs, those of its groups, and those that name rows; none
-/// for all that rows have.
+/// The columns that are sent to the function: its needs, its groups' columns and the names of rows; none for all that
+/// rows have.
 pub fn columns(with: &PythonSettings, description: &Description) -> Option<Vec<String>> {
     let needs = description.needs()?;
     let names = NAME.iter().map(|name| name.to_string());

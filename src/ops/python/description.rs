@@ -156,7 +156,7 @@ fn state_of_file(with: &FunctionSettings) -> Option<(u64, SystemTime)> {
     Some((metadata.len(), metadata.modified().ok()?))
 }
 
-/// The settings as a run keeps them: with the texts of the function's files, and with what it says of itself.
+/// The settings as a run keeps them: with the texts of the function's files and its description.
 pub fn kept(with: &FunctionSettings, raw: &Value) -> Option<Value> {
     let mut kept = raw.clone();
     let mut said = serde_json::to_value(description(with).ok()?).ok()?;
@@ -241,7 +241,7 @@ impl Folder {
     }
 }
 
-/// The time limit for what a function says of itself: its modules are loaded.
+/// The time limit for a function's description: its modules are loaded.
 pub const ASKING: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which functions may run. What comes with a run may be a stranger's, so looking at a run, replaying and verifying it
+//! Which functions may run. Those of a run may be a stranger's, so looking at a run, replaying and verifying it
 //! execute only functions that ran here before, or that the user allows (`--run-code`). A list of hashes in the user's
 //! state folder says which ran.
 
@@ -25,7 +25,7 @@ pub fn run_code() {
 /// Fails where a function may not run here.
 ///
 /// # Errors
-/// In words, with what to do.
+/// In words, with the remedy.
 pub fn allowed(with: &FunctionSettings) -> Result<(), String> {
     if NAMED.load(Ordering::Relaxed) || own_file(with) || known(&key(with)) {
         return Ok(());

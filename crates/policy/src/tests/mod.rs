@@ -3,11 +3,13 @@
 
 mod bf16;
 mod broken;
+mod conformance;
 mod critic;
 mod distil;
 mod encoder;
 mod engine;
 mod files;
+mod given;
 mod int8;
 mod learning;
 mod lora;

@@ -18,7 +18,7 @@ pub struct FunctionLoss {
 /// The losses by `function`. `weight` is what each token's loss is multiplied by in the loss of the step.
 ///
 /// # Errors
-/// [`PolicyError::Function`] with what it raised, or with what is wrong with its values.
+/// [`PolicyError::Function`] with its own error, or the fault of its values.
 pub fn loss(function: &dyn TokenLoss, tokens: &SurrogateInput, entropy: &Tensor, weight: &Tensor) -> Result<FunctionLoss> {
     let row: Vec<u32> = Vec::<i64>::try_from(tokens.rows.place.to_device(tch::Device::Cpu))
         .map_err(crate::tensors::torch_error)?

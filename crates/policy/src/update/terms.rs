@@ -27,7 +27,7 @@ pub struct Terms {
     pub masked: Option<Tensor>,
     /// The net's results, from which the loss is computed.
     pub outputs: TokenOutputs,
-    /// A number that is 0, with the gradient of what a function computed elsewhere.
+    /// A number that is 0, with the gradient of a loss that was computed elsewhere.
     pub slope: Option<Tensor>,
 }
 

@@ -27,7 +27,7 @@ pub enum Way {
     Replayed { sets: Vec<String>, arguments: Vec<String> },
     /// Played anew, killed after its first iteration, and resumed.
     Killed,
-    /// It can't be had with this pipeline, and why.
+    /// This pipeline doesn't have it, and why.
     NotHad(String),
 }
 

@@ -48,12 +48,12 @@ pub fn invariance(file: &Path, sets: &[String], format: OutputFormat) -> Result<
         });
     }
     if format == OutputFormat::Text {
-        answer(if good { "every way gives the same update" } else { "an update depends on what must not matter" });
+        answer(if good { "every way gives the same update" } else { "an update depends on something that must not matter" });
     }
     Ok(good)
 }
 
-/// How far a case is from the plain run; nothing where it can't be had here.
+/// How far a case is from the plain run; nothing where the pipeline doesn't have it.
 fn outcome(case: &Case, runs: &Runs, base: &Measured, pipeline: &Pipeline) -> Result<Option<Difference>> {
     match &case.way {
         Way::NotHad(_) => Ok(None),
@@ -62,7 +62,7 @@ fn outcome(case: &Case, runs: &Runs, base: &Measured, pipeline: &Pipeline) -> Re
 }
 
 fn head() -> String {
-    format!("{:<44}  {:>12}  {:>9}", "what differs", "largest", "bound")
+    format!("{:<44}  {:>12}  {:>9}", "way", "largest", "bound")
 }
 
 fn line(case: &Case, outcome: &Result<Option<Difference>>) -> String {
