@@ -179,7 +179,7 @@ fn imports_are_read_whole() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
-    ("src", 24_700),
+    ("src", 25_700),
     ("crates/checkpoint/src", 1_550),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
