@@ -693,9 +693,9 @@ def python(
             ["python3"].
         pass_: Environment variables of flow's own that the function sees besides those of every program
             (docs/protocol.md lists them). Default: [].
-        code: The function's file and those that it imports from its folder, as a run keeps them: the first has the
+        code: The function's file and the files of its folder that it imports, as a run keeps them: the first has the
             function.
-        declared: What the function said of itself when the run began, as the run keeps it.
+        declared: The function's own description when the run began, as the run keeps it.
         by: The columns whose equal values make a group: the function is called once a group, with all its rows of the
             iteration. Without them it is called once, with all rows. Default: [].
         check: When it is called a second time with the rows in another order, to find what depends on a clock, on
