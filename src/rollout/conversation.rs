@@ -50,7 +50,7 @@ impl PromptWriter<'_> {
         let form = agent.form();
         let situation = Situation {
             rules,
-            instruction: &episode.instruction,
+            instruction: &episode.facts.instruction,
             memory: "",
             history: &episode.turns[episode.turns.len().saturating_sub(agent.history)..],
             observation: &view.step.observation,

@@ -3,7 +3,7 @@
 use super::action::{Invalid, Response};
 use super::calls::Calls;
 use flow_core::seed;
-use flow_env::{Act, Cause, EpisodeView, Fault};
+use flow_env::{Act, Cause, EpisodeFacts, EpisodeView, Fault};
 use flow_model::Request;
 use std::collections::BTreeMap;
 
@@ -159,12 +159,8 @@ pub struct Finished {
     pub number: usize,
     /// Its identity.
     pub start: EpisodeStart,
-    /// The task's own text, where the observations don't say it; else empty.
-    pub instruction: String,
-    /// The kind of task, as the world names it; else empty.
-    pub kind: String,
-    /// Its right answer, where the world says it; else empty.
-    pub gold: String,
+    /// What its world says of it.
+    pub facts: EpisodeFacts,
     /// Its turns of play; none if it was given up.
     pub turns: Vec<Turn>,
     /// The observation after the last turn.
@@ -225,12 +221,8 @@ pub struct Episode {
     pub start: EpisodeStart,
     /// The environment's current view.
     pub view: Option<EpisodeView>,
-    /// The task's own text, where the observations don't say it; else empty.
-    pub instruction: String,
-    /// The kind of task, as the world names it; else empty.
-    pub kind: String,
-    /// Its right answer, where the world says it; else empty. No prompt has it.
-    pub gold: String,
+    /// What its world says of it.
+    pub facts: EpisodeFacts,
     /// The turns so far.
     pub turns: Vec<Turn>,
     /// The sum of the rewards so far.
@@ -249,10 +241,7 @@ impl Episode {
 
     /// Restarts it with the environment's first view; without a view it waits for one. All turns so far are dropped.
     pub fn begin(&mut self, view: Option<EpisodeView>) {
-        let first = view.as_ref().map(|view| &view.extras);
-        self.instruction = first.and_then(|first| first.instruction.clone()).unwrap_or_default();
-        self.kind = first.and_then(|first| first.kind.clone()).unwrap_or_default();
-        self.gold = first.and_then(|first| first.gold.clone()).unwrap_or_default();
+        self.facts = view.as_ref().map(|view| view.extras.facts.clone()).unwrap_or_default();
         (self.view, self.turns, self.score, self.calls, self.refused) = (view, vec![], 0.0, Calls::default(), 0);
     }
 

@@ -144,8 +144,7 @@ impl Reflector {
         let starts = over.iter().map(|episode| EpisodeStart { version: self.version(episode), ..episode.start.clone() });
         let starts: Vec<EpisodeStart> = starts.collect();
         let records = starts.iter().zip(&turns).zip(&notes);
-        let records =
-            records.map(|((start, turn), next_note)| Record { start, turn, instruction: "", kind: "", gold: "", next_note, outcome: "" });
+        let records = records.map(|((start, turn), next_note)| Record { next_note, ..Record::of(start, turn) });
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 

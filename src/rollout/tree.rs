@@ -187,8 +187,7 @@ mod tests {
         let turn = |logprob: &f32| Turn { response: Response { logprobs: vec![*logprob], ..Response::default() }, ..Turn::default() };
         let start = EpisodeStart { task: task.into(), sample, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
         let turns = logprobs.iter().map(turn).collect();
-        let [instruction, kind, gold, outcome] = [(); 4].map(|()| String::new());
-        Path { episode: Finished { number: 0, start, instruction, kind, gold, turns, outcome }, from, of }
+        Path { episode: Finished { start, turns, ..Finished::default() }, from, of }
     }
 
     /// Sample 2 is a copy of sample 0 at turn 1, and sample 3 one of sample 2 at turn 2.
