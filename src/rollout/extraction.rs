@@ -8,7 +8,6 @@
 
 use super::action::Response;
 use super::agent::{agent_or_name, Agent, TRAINING_TEMPERATURE};
-use super::episode::{Phase, Turn};
 use super::error::RolloutError;
 use super::record::{self, Record};
 use super::reflection::Reflector;
@@ -16,6 +15,7 @@ use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use super::transcript::{transcripts, Transcript};
+use super::turn::{Phase, Turn};
 use arrow::array::{RecordBatch, StringArray};
 use flow_core::defaults::number;
 use flow_core::row;

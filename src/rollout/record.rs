@@ -1,7 +1,8 @@
 //! Converts turns of play and reflections to rows.
 
 use super::action::Invalid;
-use super::episode::{EpisodeStart, Finished, Turn};
+use super::episode::{EpisodeStart, Finished};
+use super::turn::Turn;
 use arrow::array::*;
 use arrow::datatypes::{ArrowPrimitiveType, Field, Float32Type, UInt32Type, UInt64Type};
 use flow_core::row::{self, RowError};
@@ -175,7 +176,7 @@ fn lists<T: ArrowPrimitiveType>(rows: &[Record], field: for<'a> fn(&'a Record) -
 #[cfg(test)]
 mod tests {
     use super::super::action::Response;
-    use super::super::episode::Phase;
+    use super::super::turn::Phase;
     use super::*;
 
     fn turn(turn: u32, done: bool) -> Turn {

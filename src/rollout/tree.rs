@@ -11,10 +11,11 @@
 //! `errors` with the cause `replay`.
 
 use super::branches::mean;
-use super::continuation::Past;
-use super::episode::{EpisodeStart, Finished, Phase};
+use super::episode::{EpisodeStart, Finished};
 use super::error::RolloutError;
+use super::past_turns::Past;
 use super::sampler::Sampler;
+use super::turn::Phase;
 use arrow::array::RecordBatch;
 use flow_core::defaults::{hundredths, number};
 use flow_core::row::{self, RowError};
@@ -178,7 +179,7 @@ impl<'a> Ways<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::action::Response;
-    use super::super::episode::Turn;
+    use super::super::turn::Turn;
     use super::*;
     use serde_json::json;
 
