@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from . import limits
 from .change import change
 from .limits import Json, clean
-from .world import Fatal, View, World, as_view
+from .world import FACTS, Fatal, View, World, as_view
 
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
@@ -319,12 +319,7 @@ class Episodes:
         if view.info:
             answer["info"] = {name: number(value, name) for name, value in view.info.items()}
         if action is None:
-            if view.instruction:
-                answer["instruction"] = clean(view.instruction)
-            if view.type:
-                answer["type"] = view.type
-            if view.gold:
-                answer["gold"] = clean(view.gold)
+            answer.update({name: clean(text) for name in FACTS if (text := getattr(view, name))})
             if view.done:
                 raise ValueError("the episode is over before its first step")
         else:

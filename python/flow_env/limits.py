@@ -6,6 +6,8 @@ import math
 import re
 from typing import Any, Dict, List, Mapping
 
+from .world import FACTS
+
 PROTOCOL = 2
 NEWEST = 3
 LINE = 16 << 20
@@ -21,7 +23,7 @@ TASK = re.compile(r"[A-Za-z0-9._/:+-]{1,128}\Z")
 ABILITIES = ("actions", "expert", "rollback", "copy")
 
 HELLO = {"protocol", "world", "splits", "live", "abilities", "rules", "words", "score", "deterministic", "parallel"}
-VIEW = {"observation", "reward", "done", "won", "truncated", "valid", "state", "score", "info", "actions", "instruction", "type", "gold", "call", "credit", "unread"}
+VIEW = {"observation", "reward", "done", "won", "truncated", "valid", "state", "score", "info", "actions", "call", "credit", "unread", *FACTS}
 CALL = {"id", "model", "messages", "tools", "on", "since", "fork", "max_tokens", "stop", "must_call"}
 CALL_NAME = re.compile(r"[0-9a-f]{16}\Z")
 
@@ -120,7 +122,7 @@ def wrong_view(view: Mapping[str, Any], step: bool, have: bool) -> List[str]:
     for name in ("done", "won", "truncated", "valid"):
         if name in present and not isinstance(present[name], bool):
             wrong.append(f"`{name}` is neither true nor false")
-    for name in ("state", "instruction", "type", "gold"):
+    for name in ("state", *FACTS):
         if name in present and not is_text(present[name]):
             wrong.append(f"`{name}` is no text")
     if is_text(present.get("type")) and not TASK.match(present["type"]):

@@ -10,6 +10,10 @@ class Fatal(Exception):
     """Raised by a world that can't go on at all, such as one whose JVM is dead: the process ends, and flow starts another."""
 
 
+FACTS = ("instruction", "type", "gold")
+"""What a view says after a reset of the whole episode: texts of :class:`View`, each a column of its rows."""
+
+
 @dataclass
 class View:
     """What an episode shows after a reset or a step."""

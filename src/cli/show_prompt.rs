@@ -36,7 +36,7 @@ fn first_prompt(node: &Node, agent: &Agent, pipeline: &Pipeline, programs: &Prog
     let (form, carried) = (agent.form(), agent.carried().map_or_else(Vec::new, |carried| carried.texts(None)));
     let situation = Situation {
         rules: &rules,
-        instruction: view.extras.instruction.as_deref().unwrap_or_default(),
+        instruction: &view.extras.facts.instruction,
         observation: &view.step.observation,
         admissible: &view.actions,
         max_turns: agent.turns(),

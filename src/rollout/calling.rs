@@ -1,18 +1,15 @@
 //! The prompt of a call that an agent program makes: its own messages, and the agent's context.
 
 use super::agent::Agent;
+use super::calls::RETOKENISED;
 use super::context::{words, Passage, PassageSlot};
 use super::conversation::{plain, standing, unread, TurnContext};
-use super::episode::{Answerer, PromptMemory, Turn};
 use super::tools::{self, ToolForm};
+use super::turn::{Answerer, PromptMemory, Turn};
 use flow_env::{Call, Cause, Fault};
 use flow_model::OPEN;
 use flow_text::{CallOpening, Omissions, Tokenizer};
 use serde_json::{json, Value};
-
-/// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier
-/// messages in another way once more follow, so the tokens of before would be others.
-pub const RETOKENISED: &str = "retokenised";
 
 /// A prompt, what of a memory stands in it, and why it doesn't go on from the tokens of the call before.
 pub type CallPrompt = (Vec<u32>, PromptMemory, String);

@@ -1,10 +1,13 @@
 //! The calls of an agent program's episode at its end: its rows, their order, and the reward of each.
 
-use super::calling::RETOKENISED;
-use super::episode::Turn;
+use super::turn::Turn;
 use flow_env::{Cause, Extras, Fault};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Why a call stands at the beginning of a conversation although it goes on from another: the template writes earlier
+/// messages in another way once more follow, so the tokens of before would be others.
+pub const RETOKENISED: &str = "retokenised";
 
 /// Bytes from which on a text isn't in another by chance.
 const LONG: usize = 24;
@@ -125,7 +128,8 @@ fn says(messages: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::action::Response;
-    use super::super::episode::{Episode, EpisodeStart, Move, PromptMemory};
+    use super::super::episode::{Episode, EpisodeStart, Move};
+    use super::super::turn::PromptMemory;
     use super::*;
     use flow_env::{Call, EpisodeView, TimeStep};
     use flow_model::Request;

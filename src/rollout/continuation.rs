@@ -2,11 +2,12 @@
 //! of the same task, and the policy goes on from there. The observation and the prompt must equal the logged ones, or
 //! the turn isn't restored.
 
-use super::episode::{EpisodeStart, Finished, Turn};
+use super::episode::{EpisodeStart, Finished};
 use super::error::RolloutError;
+use super::past_turns::Past;
 use super::sampler::Sampler;
 use super::summary::Summary;
-use flow_env::{Cause, Fault};
+use flow_env::Cause;
 
 /// Episodes that are played at a time.
 const AT_ONCE: usize = 512;
@@ -21,37 +22,6 @@ pub struct Origin {
     /// The version of the weights that acted.
     pub version: u64,
     pub past: Past,
-}
-
-/// What is played again to come to a turn.
-#[derive(Clone, Debug, Default)]
-pub struct Past {
-    /// The tokens of the responses before the turn, one list each.
-    pub responses: Vec<Vec<u32>>,
-    /// The world's states before each of these turns, and before the turn itself.
-    pub states: Vec<u64>,
-    /// What the policy read in each of them.
-    pub prompts: Vec<Vec<u32>>,
-}
-
-impl Past {
-    /// The way to the last of these turns of an episode, which are all up to it.
-    pub fn of(turns: &[Turn]) -> Past {
-        let before = &turns[..turns.len().saturating_sub(1)];
-        Past {
-            responses: before.iter().map(|turn| turn.response.tokens.clone()).collect(),
-            states: turns.iter().map(|turn| turn.state).collect(),
-            prompts: turns.iter().map(|turn| turn.prompt_tokens.clone()).collect(),
-        }
-    }
-
-    /// Why this isn't the turn that was played, if it isn't: the world is in another state, or the policy would read
-    /// something else.
-    pub fn strays(&self, turn: usize, state: u64, prompt: &[u32]) -> Option<Fault> {
-        let state = self.states.get(turn).filter(|known| **known != state).map(|_| "the world's state");
-        let prompt = || self.prompts.get(turn).filter(|known| *known != prompt).map(|_| "the prompt");
-        state.or_else(prompt).map(|what| Fault::new(Cause::Replay, format!("{what} at turn {turn} isn't the one that was logged")))
-    }
 }
 
 /// An episode that goes on from a turn.

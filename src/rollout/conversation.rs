@@ -2,9 +2,10 @@
 
 use super::agent::{Agent, PromptLayout};
 use super::context::{words, Passage, PassageSlot, RecallTime};
-use super::episode::{ConversationMessage, Episode, PromptMemory, Turn};
+use super::episode::Episode;
 use super::prompt::Situation;
 use super::template::{PromptTemplates, TemplateError};
+use super::turn::{ConversationMessage, PromptMemory, Turn};
 use flow_env::{Cause, EpisodeView, Fault};
 use flow_text::Message;
 use flow_text::Tokenizer;
@@ -50,7 +51,7 @@ impl PromptWriter<'_> {
         let form = agent.form();
         let situation = Situation {
             rules,
-            instruction: &episode.instruction,
+            instruction: &episode.facts.instruction,
             memory: "",
             history: &episode.turns[episode.turns.len().saturating_sub(agent.history)..],
             observation: &view.step.observation,

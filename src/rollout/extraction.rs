@@ -8,7 +8,6 @@
 
 use super::action::Response;
 use super::agent::{agent_or_name, Agent, TRAINING_TEMPERATURE};
-use super::episode::{Phase, Turn};
 use super::error::RolloutError;
 use super::record::{self, Record};
 use super::reflection::Reflector;
@@ -16,6 +15,7 @@ use super::retry::FailedEpisode;
 use super::settings::{Actor, On, ReflectionSettings};
 use super::template::{Placeholders, PromptTemplate, TemplateError, HOLE};
 use super::transcript::{transcripts, Transcript};
+use super::turn::{Phase, Turn};
 use arrow::array::{RecordBatch, StringArray};
 use flow_core::defaults::number;
 use flow_core::row;
@@ -207,7 +207,7 @@ fn filled(template: &PromptTemplate, episodes: &[Transcript], most: usize) -> Re
     }
     let mut records: Vec<Record> = Vec::with_capacity(turns.len());
     for (episode, turn) in &turns {
-        records.push(Record { start: &episode.start, turn, instruction: "", kind: "", gold: "", next_note: "", outcome: "" });
+        records.push(Record::of(&episode.start, turn));
     }
     Ok(if records.is_empty() { None } else { Some(record::table(&records, &[])?) })
 }
@@ -292,10 +292,7 @@ mod tests {
             .enumerate()
             .map(|(i, text)| (episode(i as u32, vec!["up"], 1.0), turn(&episode(i as u32, vec!["up"], 1.0), 0, text.into())))
             .collect();
-        let records: Vec<Record> = turns
-            .iter()
-            .map(|(episode, turn)| Record { start: &episode.start, turn, instruction: "", kind: "", gold: "", next_note: "", outcome: "" })
-            .collect();
+        let records: Vec<Record> = turns.iter().map(|(episode, turn)| Record::of(&episode.start, turn)).collect();
         let rows = record::table(&records, &[]).unwrap();
         let lists = |most| {
             let rows = limited(&rows, "strategy", most).unwrap();

@@ -1,7 +1,7 @@
 //! Turns that servers were asked for and haven't answered yet. An episode goes on as soon as its own answer is there,
 //! so that as many requests are in flight as there are episodes that wait, until the last one.
 
-use super::episode::{Answerer, PromptMemory};
+use super::turn::{Answerer, PromptMemory};
 use crossbeam_channel::{unbounded, Receiver, Sender};
 use flow_model::{PolicyError, Reply, Request, RowFault};
 use flow_serve::Answered;

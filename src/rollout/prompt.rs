@@ -1,9 +1,9 @@
 //! The prompt of a turn: a template, filled with the situation.
 
 use super::agent::Agent;
-use super::episode::Turn;
 use super::tags::{self, ACTION};
 use super::template::{Placeholders, PromptTemplates, TemplateError, HOLE};
+use super::turn::Turn;
 use minijinja::Value;
 
 /// The observation alone: for small policies trained from nothing.

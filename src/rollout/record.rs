@@ -1,10 +1,12 @@
 //! Converts turns of play and reflections to rows.
 
 use super::action::Invalid;
-use super::episode::{EpisodeStart, Finished, Turn};
+use super::episode::{EpisodeStart, Finished};
+use super::turn::Turn;
 use arrow::array::*;
 use arrow::datatypes::{ArrowPrimitiveType, Field, Float32Type, UInt32Type, UInt64Type};
 use flow_core::row::{self, RowError};
+use flow_env::EpisodeFacts;
 use std::sync::Arc;
 
 /// The source of one row.
@@ -13,16 +15,30 @@ pub struct Record<'a> {
     pub start: &'a EpisodeStart,
     /// The call of the policy.
     pub turn: &'a Turn,
-    /// The task's own text, with the first turn; empty in the others, and where the observations say it.
-    pub instruction: &'a str,
-    /// The kind of task, as the world names it; empty where it names none, and of a reflection.
-    pub kind: &'a str,
-    /// The task's right answer, with the first turn, where the world says it; else empty.
-    pub gold: &'a str,
+    /// What the world says of the episode; nothing in the row of a reflection.
+    pub facts: &'a EpisodeFacts,
+    /// Whether it is the first turn, which alone has the texts of the task.
+    pub first: bool,
     /// The notes for the next attempt; in the last turn only.
     pub next_note: &'a str,
     /// The observation after the last turn of play; in that turn only.
     pub outcome: &'a str,
+}
+
+impl<'a> Record<'a> {
+    /// A row that has nothing besides its turn.
+    pub fn of(start: &'a EpisodeStart, turn: &'a Turn) -> Record<'a> {
+        Record { start, turn, facts: EpisodeFacts::NONE, first: false, next_note: "", outcome: "" }
+    }
+
+    /// A text that the first turn alone has.
+    fn at_first(&self, text: &'a str) -> &'a str {
+        if self.first {
+            text
+        } else {
+            ""
+        }
+    }
 }
 
 /// A column's name, and its values in these rows.
@@ -36,9 +52,9 @@ const LIST: [RecordColumn; 40] = [
     ("attempt", |rows| u32s(rows, |r| r.start.attempt)),
     ("turn", |rows| u32s(rows, |r| r.turn.turn)),
     ("phase", |rows| texts(rows, |r| r.turn.phase.name())),
-    ("instruction", |rows| texts(rows, |r| r.instruction)),
-    ("type", |rows| texts(rows, |r| r.kind)),
-    ("gold", |rows| texts(rows, |r| r.gold)),
+    ("instruction", |rows| texts(rows, |r| r.at_first(&r.facts.instruction))),
+    ("type", |rows| texts(rows, |r| &r.facts.kind)),
+    ("gold", |rows| texts(rows, |r| r.at_first(&r.facts.gold))),
     ("observation", |rows| texts(rows, |r| &r.turn.observation)),
     ("state", |rows| u64s(rows, |r| r.turn.state)),
     ("prompt_tokens", |rows| lists::<UInt32Type>(rows, |r| &r.turn.prompt_tokens)),
@@ -107,15 +123,13 @@ pub fn played(episodes: &[Finished], notes: &[String], parts: &[String]) -> Resu
     let records = episodes.iter().enumerate().flat_map(|(i, episode)| {
         let note = notes.get(i).map_or("", String::as_str);
         episode.turns.iter().enumerate().map(move |(at, turn)| {
-            // What is known at the end stands with the last turn, what the task says with the first.
+            // What is known at the end stands with the last turn.
             let at_end = |text| if turn.done { text } else { "" };
-            let at_start = |text| if at == 0 { text } else { "" };
             Record {
                 start: &episode.start,
                 turn,
-                instruction: at_start(&episode.instruction),
-                kind: &episode.kind,
-                gold: at_start(&episode.gold),
+                facts: &episode.facts,
+                first: at == 0,
                 next_note: at_end(note),
                 outcome: at_end(&episode.outcome),
             }
@@ -162,7 +176,7 @@ fn lists<T: ArrowPrimitiveType>(rows: &[Record], field: for<'a> fn(&'a Record) -
 #[cfg(test)]
 mod tests {
     use super::super::action::Response;
-    use super::super::episode::Phase;
+    use super::super::turn::Phase;
     use super::*;
 
     fn turn(turn: u32, done: bool) -> Turn {
@@ -199,7 +213,8 @@ mod tests {
     fn what_is_known_at_the_end_stands_with_the_last_turn() {
         let start = EpisodeStart { task: "t".into(), sample: 2, attempt: 1, memory: "Attempt 1\n".into(), iteration: 3, version: 4 };
         let (turns, outcome) = (vec![turn(0, false), turn(1, true)], "the end".into());
-        let over = Finished { number: 0, start, instruction: "boil water".into(), kind: "hard".into(), gold: "100".into(), turns, outcome };
+        let facts = EpisodeFacts { instruction: "boil water".into(), kind: "hard".into(), gold: "100".into() };
+        let over = Finished { number: 0, start, facts, turns, outcome };
         let given_up = Finished { number: 1, turns: vec![], ..over.clone() };
         assert!(played(std::slice::from_ref(&given_up), &[], &[]).unwrap().is_none(), "an episode without a turn has no row");
         let rows = played(&[given_up, over], &["nothing".into(), "kept".into()], &["answer_think".into()]).unwrap().unwrap();

@@ -6,7 +6,7 @@ use super::agent::Agent;
 use super::answers::answers;
 use super::context::{words, Alone, ContextSource, Moment, Passage, PassageSlot};
 use super::conversation::standing;
-use super::episode::{EpisodeStart, Phase, PromptMemory, Turn};
+use super::episode::EpisodeStart;
 use super::error::RolloutError;
 use super::exchange::NotesOwner;
 use super::notes::{self, NoteContent};
@@ -18,6 +18,7 @@ use super::sources;
 use super::tags;
 use super::template::PromptTemplates;
 use super::transcript::{transcripts, Transcript};
+use super::turn::{Phase, PromptMemory, Turn};
 use arrow::array::RecordBatch;
 use flow_core::seed;
 use flow_env::process::Programs;
@@ -144,8 +145,7 @@ impl Reflector {
         let starts = over.iter().map(|episode| EpisodeStart { version: self.version(episode), ..episode.start.clone() });
         let starts: Vec<EpisodeStart> = starts.collect();
         let records = starts.iter().zip(&turns).zip(&notes);
-        let records =
-            records.map(|((start, turn), next_note)| Record { start, turn, instruction: "", kind: "", gold: "", next_note, outcome: "" });
+        let records = records.map(|((start, turn), next_note)| Record { next_note, ..Record::of(start, turn) });
         Ok(Some(record::table(&records.collect::<Vec<_>>(), &self.agent.columns())?))
     }
 

@@ -1,7 +1,8 @@
 //! Reads episodes back from their rows.
 
-use super::episode::{EpisodeStart, Phase};
+use super::episode::EpisodeStart;
 use super::tree::Ways;
+use super::turn::Phase;
 use arrow::array::RecordBatch;
 use flow_core::row::{self, RowError};
 use flow_credit::rows::episodes;

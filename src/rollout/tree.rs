@@ -11,10 +11,11 @@
 //! `errors` with the cause `replay`.
 
 use super::branches::mean;
-use super::continuation::Past;
-use super::episode::{EpisodeStart, Finished, Phase};
+use super::episode::{EpisodeStart, Finished};
 use super::error::RolloutError;
+use super::past_turns::Past;
 use super::sampler::Sampler;
+use super::turn::Phase;
 use arrow::array::RecordBatch;
 use flow_core::defaults::{hundredths, number};
 use flow_core::row::{self, RowError};
@@ -178,7 +179,7 @@ impl<'a> Ways<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::action::Response;
-    use super::super::episode::Turn;
+    use super::super::turn::Turn;
     use super::*;
     use serde_json::json;
 
@@ -187,8 +188,7 @@ mod tests {
         let turn = |logprob: &f32| Turn { response: Response { logprobs: vec![*logprob], ..Response::default() }, ..Turn::default() };
         let start = EpisodeStart { task: task.into(), sample, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
         let turns = logprobs.iter().map(turn).collect();
-        let [instruction, kind, gold, outcome] = [(); 4].map(|()| String::new());
-        Path { episode: Finished { number: 0, start, instruction, kind, gold, turns, outcome }, from, of }
+        Path { episode: Finished { start, turns, ..Finished::default() }, from, of }
     }
 
     /// Sample 2 is a copy of sample 0 at turn 1, and sample 3 one of sample 2 at turn 2.

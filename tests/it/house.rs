@@ -1,7 +1,7 @@
 //! The house: which folder of `src` and which package may know which, and which library is known in one folder alone.
 //! Read from the code itself, so that a wall that falls is seen by whoever lets it fall.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The folder of the program, and those of the packages, with the name that code gives them.
@@ -175,6 +175,88 @@ fn imports_are_read_whole() {
     let code = "use crate::ops::{self, Kind};\nuse crate::{rollout, dataflow::{Context, cli}, main as s};\nfn f() { flow_env::make(); }";
     assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["dataflow", "main", "ops", "rollout"]);
     assert!(wrong("rollout", "dataflow") && wrong("dataflow", "ops") && !wrong("ops", "rollout") && !wrong("cli", "cli"));
+}
+
+/// The paths of an import: those in braces written out.
+fn paths(tree: &str) -> Vec<String> {
+    let tree = tree.trim();
+    let Some((before, rest)) = tree.split_once('{') else { return vec![tree.split(" as ").next().unwrap().trim().into()] };
+    let (mut depth, mut item, mut all) = (0, String::new(), Vec::new());
+    for c in rest.trim_end().trim_end_matches('}').chars().chain([',']) {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        match c {
+            ',' if depth == 0 => all.extend(paths(&std::mem::take(&mut item)).into_iter().map(|path| format!("{before}{path}"))),
+            c => item.push(c),
+        }
+    }
+    all.retain(|path| path != before);
+    all
+}
+
+/// The module that a path in the file `own` names, if it is one of `modules`; `top` begins the paths from the root.
+fn module(own: &str, path: &str, top: &str, modules: &BTreeSet<String>) -> Option<String> {
+    let mut place: Vec<&str> = own.split("::").collect();
+    let mut rest = path;
+    if let Some(inside) = path.strip_prefix(top).and_then(|rest| rest.strip_prefix("::")) {
+        (place, rest) = (Vec::new(), inside);
+    }
+    while let Some(above) = rest.strip_prefix("super::") {
+        place.pop();
+        rest = above;
+    }
+    place.extend(rest.split("::").map(str::trim));
+    (1..=place.len()).rev().map(|n| place[..n].join("::")).find(|name| modules.contains(name))
+}
+
+/// Files of a folder, as modules, each with those that its imports name, apart from the modules inside it.
+fn imports(root: &str, top: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let named = |source: &Source| {
+        let path = source.path.strip_prefix(root).unwrap().with_extension("");
+        let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).filter(|part| !["mod", "lib", "main"].contains(part)).collect();
+        parts.join("::")
+    };
+    let tests = |source: &Source| source.path.iter().any(|part| part.to_string_lossy().starts_with("tests"));
+    let sources: Vec<Source> = sources_of(Path::new(root), None).into_iter().filter(|source| !tests(source)).collect();
+    let modules: BTreeSet<String> = sources.iter().map(named).filter(|name| !name.is_empty()).collect();
+    let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in &sources {
+        let own = named(source);
+        let uses = source.code.match_indices("use ").filter(|(at, _)| source.code[..*at].ends_with(['\n', ' ']) || *at == 0);
+        let trees = uses.filter_map(|(at, mark)| source.code[at + mark.len()..].split(';').next());
+        let known = trees.flat_map(paths).filter_map(|path| module(&own, &path, top, &modules));
+        let inside = format!("{own}::");
+        all.entry(own.clone()).or_default().extend(known.filter(|known| *known != own && !known.starts_with(&inside)));
+    }
+    all
+}
+
+/// Every file that can be reached from `from`.
+fn reached<'a>(from: &'a str, imports: &'a BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&'a str> {
+    let (mut found, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(file) = next.pop() {
+        next.extend(imports.get(file).into_iter().flatten().map(String::as_str).filter(|known| found.insert(*known)));
+    }
+    found
+}
+
+/// A file that all files of a folder import needs none of them: a reader can begin at the bottom.
+#[test]
+fn files_know_one_another_in_no_circle() {
+    let folders = ["cli", "rollout", "dataflow"].map(|folder| (format!("src/{folder}"), format!("crate::{folder}")));
+    let packages = ROOTS[1..].iter().map(|(root, _)| (root.to_string(), "crate".to_owned()));
+    let (mut arrows, mut circles) = (0, Vec::new());
+    for (root, top) in folders.into_iter().chain(packages) {
+        let imports = imports(&root, &top);
+        arrows += imports.values().map(BTreeSet::len).sum::<usize>();
+        let circle = |file: &&String| reached(file, &imports).contains(file.as_str());
+        circles.extend(imports.keys().filter(circle).map(|file| format!("{root}: {file}")));
+    }
+    assert!(arrows > 1000, "only {arrows} arrows: are imports still read?");
+    assert!(circles.is_empty(), "move what both need below both:\n{}", circles.join("\n"));
+    assert_eq!(paths("super::{a::B, c::{self, d}, e}"), ["super::a::B", "super::c::self", "super::c::d", "super::e"]);
+    let modules: BTreeSet<String> = ["a", "a::b", "c"].map(String::from).into();
+    assert_eq!(module("a::b", "super::super::c::D", "crate", &modules).as_deref(), Some("c"));
+    assert_eq!(module("c", "crate::a::b::D", "crate", &modules).as_deref(), Some("a::b"));
 }
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.

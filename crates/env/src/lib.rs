@@ -52,7 +52,7 @@ pub use sokoban::SokobanSettings;
 pub use split::{Deal, Split};
 pub use task::Task;
 pub use tasks::TrainingTasks;
-pub use view::{EpisodeView, Extras};
+pub use view::{EpisodeFacts, EpisodeView, Extras};
 pub use webshop::WebshopSettings;
 pub use worlds::{ResetRequest, Worlds};
 

@@ -70,7 +70,7 @@ fn sample(
     let (split, items) = program.items(&hello)?;
     let task = |(item, seed)| Task { game: game.with(program.task(&split, item)), seed };
     let tasks: Vec<Task> = draw::panel(items, label, count).into_iter().map(task).collect();
-    let types: Vec<String> = begun(&tasks, programs)?.into_iter().map(|view| view.extras.kind.unwrap_or_default()).collect();
+    let types: Vec<String> = begun(&tasks, programs)?.into_iter().map(|view| view.extras.facts.kind).collect();
     let named = types.iter().any(|kind| !kind.is_empty());
     Ok((tasks, if named { types } else { vec![] }))
 }

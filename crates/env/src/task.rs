@@ -164,7 +164,7 @@ mod tests {
     fn signature(task: &Task) -> Vec<String> {
         let mut env = task.make().unwrap();
         let first = env.reset();
-        let asked = env.extras().instruction.unwrap_or_default();
+        let asked = env.extras().facts.instruction;
         let mut words: Vec<String> = asked.split(|c: char| !c.is_alphanumeric()).map(String::from).collect();
         words.sort_unstable();
         let actions = if env.admissible().len() <= 40 { env.admissible() } else { vec![] };

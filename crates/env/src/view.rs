@@ -22,18 +22,30 @@ pub struct Extras {
     pub info: BTreeMap<String, f64>,
     /// Whether a limit of the world's own ended it, not the game.
     pub truncated: bool,
-    /// After a reset: the task's own text, which the observations don't repeat.
-    pub instruction: Option<String>,
-    /// After a reset: the kind of task.
-    pub kind: Option<String>,
-    /// After a reset: the task's right answer, which is shown to no policy.
-    pub gold: Option<String>,
+    /// After a reset: what holds for the whole episode.
+    pub facts: EpisodeFacts,
     /// What an agent program asks of the policy now.
     pub call: Option<Box<Call>>,
     /// Rewards of single calls of this episode, by their names.
     pub credit: Vec<(u64, f32)>,
     /// At its end: the calls whose answers the program didn't read.
     pub unread: Vec<u64>,
+}
+
+/// What some worlds say of a whole episode, a column of its rows each; empty where a world doesn't say it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EpisodeFacts {
+    /// The task's own text, which the observations don't repeat.
+    pub instruction: String,
+    /// The kind of task.
+    pub kind: String,
+    /// The task's right answer, which is shown to no policy.
+    pub gold: String,
+}
+
+impl EpisodeFacts {
+    /// Nothing is known of the episode.
+    pub const NONE: &EpisodeFacts = &EpisodeFacts { instruction: String::new(), kind: String::new(), gold: String::new() };
 }
 
 /// One answer for each episode that was asked, in order. The outer error is no episode's: the run can't go on with it.

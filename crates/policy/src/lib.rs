@@ -44,12 +44,14 @@ mod export;
 #[cfg(feature = "torch")]
 mod generate;
 #[cfg(feature = "torch")]
-mod learner;
-#[cfg(feature = "torch")]
 mod libtorch;
+#[cfg(feature = "torch")]
+mod limits;
 mod memory;
 #[cfg(feature = "torch")]
 mod model;
+#[cfg(feature = "torch")]
+mod moments;
 mod panics;
 mod pause;
 pub mod rates;

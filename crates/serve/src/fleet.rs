@@ -2,24 +2,25 @@
 //! that take part (rendezvous hashing), so that its prefix cache is met. A server that fails is left out, and its calls
 //! are asked elsewhere; it takes part again once it has proved the adapters.
 
-use super::api::{self, ServingApi};
-use super::job::Job;
+use super::api::{self, Call, ServingApi};
+use super::exported::{Exported, ExportedWeights, Weights};
+use super::job::{Job, Question};
 use super::pool::Pool;
 use super::receiver::Receiver;
 use super::replica::{Adapter, Proof, Replica};
-use super::served::{Exported, ExportedWeights, Weights};
 use super::server::{Server, ServerError};
-use super::wait::Wait;
+use super::wait::{Patience, Wait};
 use flow_core::pulse::Pulse;
 use flow_core::seed::{mix, text};
 use flow_model::sequence::check;
 use flow_model::Sizes;
-use flow_model::{ModelFault, PolicyError, Request, Result, RowFault, Sampling, ServeSettings, Unanswered};
+use flow_model::{ModelFault, PolicyError, Reply, Request, Result, RowFault, Sampling, ServeSettings, Unanswered};
 use flow_text::Tokenizer;
 use parking_lot::Mutex;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,20 +39,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The servers of a model.
 pub struct Fleet {
     name: String,
-    pub api: &'static dyn ServingApi,
+    api: &'static dyn ServingApi,
     pub replicas: Vec<Replica>,
     /// The requests that are in flight.
     pool: Pool,
     pub tokenizer: Arc<Tokenizer>,
-    pub sizes: Sizes,
+    sizes: Sizes,
     proof: Proof,
     tries: u32,
-    /// How long a call waits for a server that is away.
-    pub wait: Duration,
-    /// Whether it was said that calls wait; of many that wait for one server, one says so.
-    pub told_to_wait: AtomicBool,
-    /// What shows that a wait is no standstill.
-    pub pulse: Arc<Pulse>,
+    patience: Patience,
     pub adapters: Mutex<Adapters>,
     /// What ended the run, so that whatever waits ends at once.
     ended: Mutex<Option<PolicyError>>,
@@ -120,9 +116,7 @@ impl Fleet {
             sizes,
             proof: Proof { probe, max_gap: settings.max_gap, beyond: (sizes.rows > sizes.vocab).then_some((sizes.rows, sizes.vocab)) },
             tries: settings.server.tries,
-            wait: Duration::from_secs_f64(settings.wait),
-            told_to_wait: AtomicBool::new(false),
-            pulse,
+            patience: Patience::new(Duration::from_secs_f64(settings.wait), pulse),
             adapters: Mutex::new(Adapters::new(std::env::temp_dir().join(folder), true)),
             ended: Mutex::default(),
         })
@@ -147,7 +141,7 @@ impl Fleet {
         let folder = std::path::absolute(&folder).map_err(|error| PolicyError::file(&folder, error))?;
         let adapter = Arc::new(Adapter { name, folder, kind, expected });
         self.prove_present(&adapter);
-        let waits = Wait::new(self);
+        let waits = Wait::new(&self.patience, &self.replicas);
         while !self.replicas.iter().any(|replica| replica.fit(&adapter)) {
             if !waits.on() {
                 return Err(self.none_left());
@@ -239,13 +233,28 @@ impl Fleet {
         true
     }
 
+    fn call(&self, question: &Question, adapter: Option<&str>) -> Call {
+        match question {
+            Question::Write(request, sampling) => self.api.write(adapter, request, sampling, self.tokenizer.ends()),
+            Question::Weigh(prompt, _) => self.api.weigh(adapter, prompt),
+        }
+    }
+
+    /// The answer in a response; of tokens that were weighed the log-probabilities alone.
+    fn read(&self, question: &Question, response: &Value) -> Result<Reply, ServerError> {
+        match question {
+            Question::Write(..) => self.api.written(response)?.reply(self.sizes.vocab, self.tokenizer.ends()),
+            Question::Weigh(prompt, from) => Ok(Reply { tokens: vec![], logprobs: self.api.weighed(response, prompt, *from)? }),
+        }
+    }
+
     /// Asks a server, and goes on elsewhere where it fails.
     fn ask(self: &Arc<Fleet>, at: usize, mut job: Job) {
         let replica = &self.replicas[at];
-        let call = job.question.call(self, job.adapter.model());
+        let call = self.call(&job.question, job.adapter.model());
         let Some(held) = replica.hold(self.api, &job.adapter, &self.proof) else { return self.send(job) };
         let sent = Instant::now();
-        let answer = replica.call(&call, |response| job.question.read(self, response));
+        let answer = replica.call(&call, |response| self.read(&job.question, response));
         drop(held);
         let failure = match answer {
             Ok(reply) => return job.ticket.answer(Ok(Ok(reply))),
@@ -265,7 +274,7 @@ impl Fleet {
         // Nor is waiting for the only one: it is gone, or has begun again and knows no adapter. It may be so a few times.
         // Another call may have met it gone and proved it since.
         let away = matches!(failure.trouble, ServerError::Gone(_)) || !replica.present() || replica.proved_since(sent);
-        let waits = !self.wait.is_zero() && retried && away && job.attempt < self.tries + WAITS;
+        let waits = !self.patience.most.is_zero() && retried && away && job.attempt < self.tries + WAITS;
         match failure.trouble {
             _ if waits => {
                 // What broke off may do so again at once.
@@ -289,7 +298,7 @@ impl Fleet {
     /// Waits until a server has the adapter of a job: `tries` looks, as long as another call proves a server that is
     /// away, and as long as `wait` says.
     fn wait_for_one(&self, job: &Job) -> Result<()> {
-        let (mut looks, waits) = (0, Wait::new(self));
+        let (mut looks, waits) = (0, Wait::new(&self.patience, &self.replicas));
         loop {
             if let Some(error) = self.ended.lock().clone() {
                 return Err(error);

@@ -1,12 +1,8 @@
 //! A request on its way to a server.
 
-use super::api::Call;
-use super::fleet::Fleet;
 use super::replica::Adapter;
-use super::server::ServerError;
 use super::ticket::Ticket;
-use flow_model::{Reply, Request, Sampling};
-use serde_json::Value;
+use flow_model::{Request, Sampling};
 use std::sync::Arc;
 
 /// A request on its way to a server.
@@ -27,23 +23,6 @@ pub enum Question {
     Write(Request, Sampling),
     /// How likely each of these tokens is from a place on.
     Weigh(Vec<u32>, usize),
-}
-
-impl Question {
-    pub fn call(&self, fleet: &Fleet, adapter: Option<&str>) -> Call {
-        match self {
-            Question::Write(request, sampling) => fleet.api.write(adapter, request, sampling, fleet.tokenizer.ends()),
-            Question::Weigh(prompt, _) => fleet.api.weigh(adapter, prompt),
-        }
-    }
-
-    /// The answer in a response; of tokens that were weighed the log-probabilities alone.
-    pub fn read(&self, fleet: &Fleet, response: &Value) -> Result<Reply, ServerError> {
-        match self {
-            Question::Write(..) => fleet.api.written(response)?.reply(fleet.sizes.vocab, fleet.tokenizer.ends()),
-            Question::Weigh(prompt, from) => Ok(Reply { tokens: vec![], logprobs: fleet.api.weighed(response, prompt, *from)? }),
-        }
-    }
 }
 
 impl Job {

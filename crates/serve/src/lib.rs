@@ -11,6 +11,7 @@
 
 mod api;
 mod chat;
+mod exported;
 mod fleet;
 mod job;
 mod look;
@@ -21,14 +22,13 @@ mod receiver;
 mod replica;
 mod served;
 mod server;
-mod sglang;
 mod start;
 mod ticket;
-mod vllm;
 mod wait;
 
+pub use exported::{Exported, ExportedWeights, Weights};
 pub use look::{look, ServerStatus};
-pub use served::{Exported, ExportedWeights, GenerationServer, Weights};
+pub use served::GenerationServer;
 pub use start::StartedServers;
 pub use ticket::Answered;
 

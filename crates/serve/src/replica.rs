@@ -3,8 +3,8 @@
 //! [held](Replica::hold) while a request is answered by it.
 
 use super::api::{Call, ServingApi};
+use super::exported::Weights;
 use super::receiver::Receiver;
-use super::served::Weights;
 use super::server::{FailedAttempt, Server, ServerError};
 use flow_core::printable::printable;
 use flow_model::{ModelFault, PolicyError, RowFault, Unanswered};

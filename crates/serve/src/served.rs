@@ -3,6 +3,7 @@
 //! a server's own, which holds one version at a time. How servers are chosen, left out and asked back is the
 //! [`Fleet`]'s.
 
+use super::exported::Exported;
 use super::fleet::{Adapters, Fleet};
 use super::job::{Job, Question};
 use super::ranked::{choose, pairs, Pair};
@@ -16,31 +17,6 @@ use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// What a server computes a version with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weights {
-    /// An adapter that it loads.
-    Adapter,
-    /// All weights of a model, in place of its own.
-    Whole,
-    /// The weights that it was started with: nothing is sent.
-    Own,
-}
-
-/// Weights that were written for servers.
-pub struct ExportedWeights {
-    /// What it is called, and its folder: the model, the version, and a hash of its content.
-    pub name: String,
-    /// The versions that may still be requested.
-    pub versions: Vec<u64>,
-    /// What they are.
-    pub kind: Weights,
-}
-
-/// The parts of a ready version: the weights that were written into a folder, and the learner's log-probabilities of a
-/// prompt from its second token on.
-pub type Exported = (ExportedWeights, Vec<f32>);
 
 /// The servers of a model.
 pub struct GenerationServer {

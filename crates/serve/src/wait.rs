@@ -1,39 +1,59 @@
 //! Waiting for servers while none of them can be reached (`wait` of `serve`).
 
-use super::fleet::Fleet;
+use super::replica::Replica;
+use flow_core::pulse::Pulse;
 use flow_model::ModelFault;
 use std::cell::Cell;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How calls wait for servers of a model.
+pub struct Patience {
+    /// How long a call waits for a server that is away.
+    pub most: Duration,
+    /// Whether it was said that calls wait; of many that wait for one server, one says so.
+    told: AtomicBool,
+    /// What shows that a wait is no standstill.
+    pulse: Arc<Pulse>,
+}
+
+impl Patience {
+    /// Calls wait for `most`, and `pulse` beats meanwhile.
+    pub fn new(most: Duration, pulse: Arc<Pulse>) -> Patience {
+        Patience { most, told: AtomicBool::new(false), pulse }
+    }
+}
 
 /// A wait for a server that is away.
 pub struct Wait<'a> {
-    fleet: &'a Fleet,
+    patience: &'a Patience,
+    replicas: &'a [Replica],
     start: Instant,
     /// Whether this one has said that calls wait.
     told: Cell<bool>,
 }
 
-impl Wait<'_> {
-    /// A wait that begins now.
-    pub fn new(fleet: &Fleet) -> Wait<'_> {
-        Wait { fleet, start: Instant::now(), told: Cell::new(false) }
+impl<'a> Wait<'a> {
+    /// A wait for one of these servers that begins now.
+    pub fn new(patience: &'a Patience, replicas: &'a [Replica]) -> Wait<'a> {
+        Wait { patience, replicas, start: Instant::now(), told: Cell::new(false) }
     }
 
     /// Whether to wait on: a server can't be reached, and may come back in the time that there is for it.
     pub fn on(&self) -> bool {
-        let Fleet { wait, replicas, pulse, .. } = self.fleet;
+        let Patience { most, told, pulse } = self.patience;
         // Behind a proxy a server that is away answers with an error.
         let away = || {
             let gone = |why: ModelFault| matches!(why, ModelFault::Server { .. });
-            replicas.iter().any(|replica| replica.why().is_some_and(|why| gone(why) || !replica.server.healthy()))
+            self.replicas.iter().any(|replica| replica.why().is_some_and(|why| gone(why) || !replica.server.healthy()))
         };
-        let on = self.start.elapsed() < *wait && away();
+        let on = self.start.elapsed() < *most && away();
         if on {
             pulse.beat();
-            if !self.fleet.told_to_wait.swap(true, Relaxed) {
+            if !told.swap(true, Relaxed) {
                 self.told.set(true);
-                eprintln!("note: no server takes part: waiting for one, at most {} s (`wait` of `serve`)", wait.as_secs_f64());
+                eprintln!("note: no server takes part: waiting for one, at most {} s (`wait` of `serve`)", most.as_secs_f64());
             }
         }
         on
@@ -44,7 +64,7 @@ impl Drop for Wait<'_> {
     fn drop(&mut self) {
         // The next outage is said again.
         if self.told.get() {
-            self.fleet.told_to_wait.store(false, Relaxed);
+            self.patience.told.store(false, Relaxed);
         }
     }
 }

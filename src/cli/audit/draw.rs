@@ -1,7 +1,8 @@
 //! Which logged turns are audited: those whose weights are still there, drawn by a rule that follows from a seed alone.
 
 use crate::cli::error::{Error, Result};
-use crate::rollout::continuation::{Origin, Past};
+use crate::rollout::continuation::Origin;
+use crate::rollout::past_turns::Past;
 use crate::rollout::tree::Ways;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, concat_batches};

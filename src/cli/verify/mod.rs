@@ -2,6 +2,7 @@
 //! weights with the new ones. Tasks are compared with the seed's, metrics of episodes with the logged rows.
 
 pub mod claims;
+mod iterations;
 mod played;
 mod tasks;
 mod verdict;

@@ -2,7 +2,7 @@
 
 use super::super::episode::rows;
 use super::super::error::Result;
-use super::claims::iterations_text;
+use super::iterations::iterations_text;
 use crate::ops;
 use flow_core::row::BRANCH_OF;
 use flow_log::{sql::quoted, Manifest, Run};

@@ -2,7 +2,7 @@
 
 use super::super::episode::rows;
 use super::super::error::Result;
-use super::claims::iterations_text;
+use super::iterations::iterations_text;
 use super::played;
 use crate::ops::{self, Draw, Measurement};
 use flow_core::row::BRANCH_OF;

@@ -103,3 +103,8 @@ pub fn split(served: &ServedRun, iteration: u64, sql: &str, by: usize) -> Result
     };
     Ok(parts.into_iter().zip(ends).map(part).collect())
 }
+
+/// The task and the sample in the first two columns.
+pub fn episode_name(columns: &[Value]) -> (String, u64) {
+    (columns[0].as_str().unwrap_or_default().to_owned(), columns[1].as_u64().unwrap_or_default())
+}

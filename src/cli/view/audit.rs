@@ -1,9 +1,8 @@
 //! The audits of a run: the figures that `flow audit` prints, the audited turns, and the answers that were tried at the
 //! turns of an episode.
 
-use super::answers::{split, up_to, MOST};
+use super::answers::{episode_name, split, up_to, MOST};
 use super::cells;
-use super::episode::episode_name;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::audit::{settings_of, Figures};

@@ -2,9 +2,9 @@
 //! entries of a memory with `per: cluster`, which are its buckets.
 
 use super::answers::{nodes_with, up_to, RunTable, MOST, NAME};
+use super::graph::drawn;
 use super::memory::latest;
 use super::memory::{readers, COMPARED};
-use super::overview::drawn;
 use super::runs::ServedRun;
 use super::Answer;
 use crate::cli::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! One episode, turn by turn: every column that was logged, and the texts of its tokens.
 
-use super::answers::{split, RunTable, MOST};
+use super::answers::{episode_name, split, RunTable, MOST};
 use super::audit;
 use super::cells;
 use super::runs::ServedRun;
@@ -38,11 +38,6 @@ pub fn episodes(run: &ServedRun, iteration: u64, table: &str) -> Result<Vec<(Str
         (task, sample, answer)
     };
     Ok(split(run, iteration, &all, 2)?.into_iter().map(episode).collect())
-}
-
-/// The task and the sample in the first two columns.
-pub fn episode_name(columns: &[Value]) -> (String, u64) {
-    (columns[0].as_str().unwrap_or_default().to_owned(), columns[1].as_u64().unwrap_or_default())
 }
 
 fn sql(rows: &RunTable, iteration: u64, task: &str, sample: u64) -> String {

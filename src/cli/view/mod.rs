@@ -12,6 +12,7 @@ mod experiments;
 mod files;
 mod folder;
 mod follow;
+mod graph;
 mod guard;
 mod iteration;
 mod memory;

@@ -2,11 +2,11 @@
 
 use super::clusters;
 use super::experiments::experiments;
+use super::graph::drawn;
 use super::runs::{ServedRun, ServedRuns};
 use super::Answer;
 use crate::cli::error::Error;
-use crate::ops;
-use flow_pipeline::{Node, Pipeline, Role};
+use flow_pipeline::Role;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 
@@ -71,28 +71,10 @@ fn glance(run: &ServedRun) -> Answer {
     }))
 }
 
-/// The pipeline of a run as a graph, or why it can't be read.
-pub fn drawn(run: &ServedRun) -> &std::result::Result<Value, String> {
-    run.graph(|| Ok(graph(&flow_pipeline::load(&run.run.pipeline(), &[], &ops::replayed(Default::default()))?)))
-}
-
 /// How a run stands now: what changes while it goes on.
 pub fn state(run: &ServedRun) -> Answer {
     let (snapshot, manifest) = run.snapshot()?;
     Ok(json!({ "state": snapshot, "last": manifest.committed.last().map(|iteration| iteration.iteration) }))
-}
-
-/// The nodes of a pipeline with their inputs and settings; those in a loop name it.
-fn graph(pipeline: &Pipeline) -> Value {
-    let node = |node: &Node| {
-        let around = pipeline.around(&node.id).map(|around| around.id.clone());
-        let inputs = node.inputs.iter().map(|input| json!({ "port": input.port, "from": input.from, "staleness": input.staleness }));
-        json!({
-            "id": node.id, "op": node.op, "inputs": inputs.collect::<Vec<_>>(), "loop": around, "logged": pipeline.log.contains(&node.id),
-            "holds": node.body.as_ref().map(|body| body.output.clone()), "with": node.with.raw(),
-        })
-    };
-    json!({ "name": pipeline.name, "about": pipeline.about, "nodes": pipeline.all().map(node).collect::<Vec<_>>() })
 }
 
 /// The figures of an iteration and of the committed one before it, as far as that measured them.

@@ -6,11 +6,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// How long a process may take to send its line once it is connected.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
+/// How long an address may take to accept a connection.
+const CONNECTION: Duration = Duration::from_secs(1);
 /// The longest line that is accepted, in bytes.
 const LONGEST: usize = 64 * 1024;
 
@@ -127,4 +129,16 @@ pub(super) fn say(mut stream: &TcpStream, what: &impl Serialize) -> io::Result<(
     stream.set_write_timeout(Some(ANSWER))?;
     stream.write_all(&text)?;
     stream.set_write_timeout(None)
+}
+
+/// A connection with the process at `address`.
+pub(super) fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECTION) {
+            Ok(stream) => return Ok(stream),
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
 }

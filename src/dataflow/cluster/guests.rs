@@ -2,9 +2,8 @@
 //! that it claims to be. With a secret it proves that it has the secret. Without one, the claimed process is asked at its
 //! address of the hosts file: no other program can listen there at the same time.
 
-use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Opening, Proof, Question, Reply, ANSWER};
+use super::greeting::{connect, say, Answer, Challenge, Greeting, LineReader, Opening, Proof, Question, Reply, ANSWER};
 use super::secret::{is_proved, proof, Side};
-use super::waiting::connect;
 use flow_core::files;
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind};

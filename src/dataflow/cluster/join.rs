@@ -103,10 +103,11 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
+    use super::super::greeting::connect;
     use super::super::greeting::{Challenge, Proof, Question, ANSWER};
     use super::super::guests::SILENT;
     use super::super::secret::{is_proved, Side};
-    use super::super::waiting::{connect, LOOK, QUIET};
+    use super::super::waiting::{LOOK, QUIET};
     use super::*;
     use std::io::{BufRead, Write};
     use std::net::TcpStream;

@@ -1,12 +1,12 @@
 //! Waits for the other processes: with a time limit, with messages to the person who started this one, and with a way
 //! to cancel.
 
-use super::greeting::{say, Answer, Challenge, Greeting, LineReader, Proof, Welcome};
+use super::greeting::{connect, say, Answer, Challenge, Greeting, LineReader, Proof, Welcome};
 use super::guests::Guests;
 use super::secret::{is_proved, proof, Side};
 use super::{ClusterError, Hosts};
-use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// How long processes wait for one another to start.
@@ -116,15 +116,4 @@ impl<'a> PeerWait<'a> {
             self.moment(process)?;
         }
     }
-}
-
-pub(super) fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    for address in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, QUIET) {
-            Ok(stream) => return Ok(stream),
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
 }

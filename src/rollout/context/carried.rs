@@ -2,8 +2,8 @@
 //! exploration, and findings).
 
 use super::{ContextSource, Moment, Passage, PassageSlot};
-use crate::rollout::episode::Turn;
 use crate::rollout::tags;
+use crate::rollout::turn::Turn;
 use flow_model::PolicyError;
 use flow_text::Tokenizer;
 

@@ -104,7 +104,7 @@ impl Sampler {
 
     /// Removes an episode that has ended by itself, and counts it.
     fn end(&mut self, number: usize, outcome: String) -> Option<Finished> {
-        let Episode { start, instruction, kind, gold, turns, score, .. } = self.episodes.remove(&number)?;
+        let Episode { start, facts, turns, score, .. } = self.episodes.remove(&number)?;
         // What was played again was counted when it was played.
         let from = self.given.remove(&number).map_or(0, |past| past.states.len().saturating_sub(1));
         self.worlds.close(&[number]);
@@ -115,7 +115,7 @@ impl Sampler {
         let (states, revisited) = revisits(&turns.iter().map(|turn| turn.state).collect::<Vec<_>>());
         self.summary.states += states;
         self.summary.revisited += revisited;
-        Some(Finished { number, start, instruction, kind, gold, turns, outcome })
+        Some(Finished { number, start, facts, turns, outcome })
     }
 
     /// Removes the episodes that failed in their last try.

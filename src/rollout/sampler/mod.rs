@@ -6,9 +6,9 @@ mod ends;
 
 use super::action::{Invalid, Response};
 use super::context::ContextSource;
-use super::continuation::Past;
 use super::episode::{Episode, EpisodeStart, Finished, Move};
 use super::error::RolloutError;
+use super::past_turns::Past;
 use super::pending::{AskedTurn, PendingTurns};
 use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries};

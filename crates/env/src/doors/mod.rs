@@ -10,7 +10,7 @@ mod house;
 mod optimum;
 mod settings;
 
-use super::{Environment, Extras, TimeStep};
+use super::{Environment, EpisodeFacts, Extras, TimeStep};
 use expert::Player;
 use flow_core::seed::text;
 use house::{House, COLOURS, ROOMS};
@@ -113,7 +113,7 @@ impl Environment for Doors {
     fn extras(&self) -> Extras {
         let best = optimum::with_clue(self.house.clue, self.house.doors.len(), self.house.rooms.len());
         let info = BTreeMap::from([("looks".to_owned(), self.looked.len() as f64), ("best".to_owned(), best.value)]);
-        Extras { info, kind: Some(self.house.clue.name().into()), ..Extras::default() }
+        Extras { info, facts: EpisodeFacts { kind: self.house.clue.name().into(), ..EpisodeFacts::default() }, ..Extras::default() }
     }
 
     fn expert(&mut self) -> Option<String> {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn what_is_right_is_said_where_the_house_says() {
         episodes("doors-d4-r2", 200, |env, hall| {
-            let kind = env.extras().kind.unwrap();
+            let kind = env.extras().facts.kind;
             let mut notes = Vec::new();
             for action in env.admissible().into_iter().filter(|action| action.starts_with("enter")) {
                 notes.push(env.step(&action).observation.split_once("note: ").unwrap().1.to_owned());
@@ -208,7 +208,7 @@ mod tests {
     fn the_hesitant_expert_does_not_know_when_to_look() {
         let mut looked = BTreeMap::<String, (u32, u32)>::new();
         episodes("doors-d4-r2-hesitant", 600, |env, _| {
-            let kind = env.extras().kind.unwrap();
+            let kind = env.extras().facts.kind;
             let first = env.expert().unwrap();
             let parts = ["explore", "memory", "think"].map(|tag| env.expert_part(tag));
             let count = looked.entry(kind).or_default();

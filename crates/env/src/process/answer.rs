@@ -3,7 +3,7 @@
 use super::actions::{within_limits, Actions};
 use super::hello::{is_item, is_split};
 use super::malformed::{malformed, quoted, why};
-use crate::view::{EpisodeView, Extras};
+use crate::view::{EpisodeFacts, EpisodeView, Extras};
 use crate::{call, Call, Cause, Fault, TimeStep};
 use flow_core::seed;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -120,9 +120,11 @@ pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> 
         score,
         info,
         truncated: shown.truncated.unwrap_or(false) && done,
-        instruction: shown.instruction.filter(|text| !text.is_empty()),
-        kind: shown.kind,
-        gold: shown.gold,
+        facts: EpisodeFacts {
+            instruction: shown.instruction.unwrap_or_default(),
+            kind: shown.kind.unwrap_or_default(),
+            gold: shown.gold.unwrap_or_default(),
+        },
         call: shown.call.filter(|_| !done),
         credit,
         unread,
@@ -198,9 +200,7 @@ mod tests {
             score: Some(33.0),
             info,
             truncated: true,
-            instruction: Some("Go.".into()),
-            kind: Some("long".into()),
-            gold: Some("42".into()),
+            facts: EpisodeFacts { instruction: "Go.".into(), kind: "long".into(), gold: "42".into() },
             ..Extras::default()
         };
         assert_eq!((view.extras, view.step.won, view.step.done), (extras, false, true));

@@ -8,7 +8,7 @@ mod corpus;
 mod question;
 mod settings;
 
-use super::{Environment, Extras, TimeStep};
+use super::{Environment, EpisodeFacts, Extras, TimeStep};
 use corpus::Corpus;
 use flow_core::seed::{mix, text};
 use question::Question;
@@ -134,9 +134,11 @@ impl Environment for Search {
         Extras {
             score: Some(score as f32),
             info: info.into_iter().flatten().collect(),
-            instruction: Some(self.question.text.clone()),
-            kind: Some(self.question.kind.replace(' ', "_")),
-            gold: Some(self.question.answer.clone()),
+            facts: EpisodeFacts {
+                instruction: self.question.text.clone(),
+                kind: self.question.kind.replace(' ', "_"),
+                gold: self.question.answer.clone(),
+            },
             ..Extras::default()
         }
     }
@@ -163,8 +165,8 @@ mod tests {
             let extras = env.extras();
             assert!(step.won && step.done && (2..=3).contains(&turns), "{extras:?}");
             assert_eq!((extras.score, extras.info["exact_match"]), (Some(1.0), 1.0));
-            assert_eq!(last, format!("answer[{}]", extras.gold.unwrap()));
-            kinds.extend(extras.kind);
+            assert_eq!(last, format!("answer[{}]", extras.facts.gold));
+            kinds.insert(extras.facts.kind);
         }
         assert_eq!(kinds.len(), 8, "{kinds:?}");
     }

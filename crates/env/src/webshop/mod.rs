@@ -18,7 +18,7 @@ mod session;
 mod settings;
 mod shop;
 
-use super::{Environment, Extras, TimeStep};
+use super::{Environment, EpisodeFacts, Extras, TimeStep};
 use pages::Observation;
 use session::{Page, Session};
 use settings::Pays;
@@ -95,7 +95,7 @@ impl Environment for Webshop {
         Extras {
             score: Some(self.score() as f32),
             info: info.into_iter().flatten().collect(),
-            instruction: Some(self.session.goal.instruction.clone()),
+            facts: EpisodeFacts { instruction: self.session.goal.instruction.clone(), ..EpisodeFacts::default() },
             ..Extras::default()
         }
     }
@@ -179,7 +179,7 @@ mod tests {
     fn pages_are_told_as_webshop_tells_them() {
         let mut env = shop("webshop-p1000-s5");
         assert_eq!(env.reset().observation, "Search");
-        let task = env.extras().instruction.unwrap();
+        let task = env.extras().facts.instruction;
         assert!(!env.step("click[search]").valid, "the button alone does nothing");
         let step = env.step(&format!("search[{task}]"));
         assert!(

@@ -2,9 +2,39 @@
 //! that compares them. Each choice by itself, in the order of its tokens.
 
 use super::head::{add_probabilities, logprob, mass};
-use super::tape::{ListedFigures, Listing, StateChoice};
 use crate::products::isa::Isa;
 use flow_model::NEVER;
+
+/// One token that was chosen after a state.
+pub struct StateChoice {
+    /// Which of the output nodes' states.
+    pub state: usize,
+    /// The token.
+    pub token: u32,
+    /// What the logits are divided by.
+    pub temperature: f32,
+    /// What it was chosen from; none: the whole vocabulary.
+    pub allowed: Option<Vec<u32>>,
+}
+
+/// Tokens of each choice whose log-probabilities are asked for.
+#[derive(Clone, Copy)]
+pub enum Listing<'a> {
+    /// The likeliest, so many or all.
+    Likeliest(Option<usize>),
+    /// These, `[choices, listed]`; none: all, in their order.
+    Tokens(Option<&'a [i64]>),
+}
+
+/// The figures of listed tokens.
+pub struct ListedFigures {
+    /// The tokens, `[choices, listed]`; none: all, in their order.
+    pub tokens: Option<Vec<i64>>,
+    /// Their log-probabilities, `[choices, listed]`: [`flow_model::NEVER`] of a token that isn't allowed.
+    pub logprobs: Vec<f32>,
+    /// The sum of the other tokens' squared probabilities, `[choices]`.
+    pub others: Vec<f32>,
+}
 
 /// Listed tokens of choices, as they are found one by one.
 pub struct TokenLists<'a> {

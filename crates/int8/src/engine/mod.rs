@@ -24,7 +24,7 @@ mod branches;
 pub mod head;
 mod kv;
 mod linear;
-mod listed;
+pub mod listed;
 mod norm;
 pub mod pages;
 mod rope;

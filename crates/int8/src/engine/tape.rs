@@ -7,7 +7,7 @@
 use super::block::{BlockActivations, PlacedToken, ResidualStreams, FED};
 use super::branches::TrieAttention;
 use super::head::{add_entropy_slopes, add_probabilities, each_output, entropy, entropy_bend, logprob, mass, slope, squares, values};
-use super::listed::{Pulls, TokenLists};
+use super::listed::{ListedFigures, Listing, Pulls, StateChoice, TokenLists};
 use super::norm::{back as norm_back, head_back};
 use super::rope::turn;
 use super::{AdaptedEngine, BlockWeights, Engine, MatrixFormat, ValueHead};
@@ -18,18 +18,6 @@ use crate::trie::Trie;
 
 /// States whose logits exist at a time.
 const CHUNK: usize = 64;
-
-/// One token that was chosen after a state.
-pub struct StateChoice {
-    /// Which of the output nodes' states.
-    pub state: usize,
-    /// The token.
-    pub token: u32,
-    /// What the logits are divided by.
-    pub temperature: f32,
-    /// What it was chosen from; none: the whole vocabulary.
-    pub allowed: Option<Vec<u32>>,
-}
 
 /// A forward pass with its values for the backward pass.
 pub struct Tape {
@@ -50,25 +38,6 @@ struct BackwardScratch {
     between: BlockActivations,
     back: Vec<f32>,
     dqkv: Vec<f32>,
-}
-
-/// Tokens of each choice whose log-probabilities are asked for.
-#[derive(Clone, Copy)]
-pub enum Listing<'a> {
-    /// The likeliest, so many or all.
-    Likeliest(Option<usize>),
-    /// These, `[choices, listed]`; none: all, in their order.
-    Tokens(Option<&'a [i64]>),
-}
-
-/// The figures of listed tokens.
-pub struct ListedFigures {
-    /// The tokens, `[choices, listed]`; none: all, in their order.
-    pub tokens: Option<Vec<i64>>,
-    /// Their log-probabilities, `[choices, listed]`: [`flow_model::NEVER`] of a token that isn't allowed.
-    pub logprobs: Vec<f32>,
-    /// The sum of the other tokens' squared probabilities, `[choices]`.
-    pub others: Vec<f32>,
 }
 
 /// The gradients of a loss by the figures of choices.

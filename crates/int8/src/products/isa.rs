@@ -45,7 +45,7 @@ impl Isa {
                 Level::Avx2 => avx2,
                 Level::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
                 Level::Avx512 => avx512,
-                Level::Amx => avx512 && super::amx::allowed(),
+                Level::Amx => avx512 && super::amx_allowed::allowed(),
             };
             has.then_some(Isa(level))
         }

@@ -16,6 +16,8 @@
 pub mod aligned;
 #[cfg(target_arch = "x86_64")]
 mod amx;
+#[cfg(target_arch = "x86_64")]
+mod amx_allowed;
 pub mod choice;
 pub mod dense;
 pub mod isa;

@@ -9,11 +9,11 @@ mod local;
 mod trained;
 
 #[cfg(feature = "torch")]
-use crate::learner::Tracer;
-#[cfg(feature = "torch")]
 use crate::model::Net;
 #[cfg(feature = "torch")]
-use crate::update::Moments;
+use crate::moments::Moments;
+#[cfg(feature = "torch")]
+use crate::update::tracer::Tracer;
 use crate::Hardware;
 use flow_model::{
     Act, ChoiceScores, Example, GenerationOutput, ModelFault, ModelSettings, Peers, PolicyError, Request, Result, Sampling, SharedModel,

@@ -2,9 +2,9 @@
 
 use super::local::LocalModel;
 use super::{At, Learnt, Model, Opening, Others};
-use crate::learner::Tracer;
 use crate::model::Net;
 use crate::trainer::{TrainedModel, TrainerWeights};
+use crate::update::tracer::Tracer;
 use crate::DeviceChoice;
 use flow_model::{
     ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Result,

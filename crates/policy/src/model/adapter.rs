@@ -7,8 +7,8 @@
 
 use crate::model::flat::read as read_tensors;
 use crate::model::saved::{self, named, read_moments, write_moments, write_weights};
+use crate::moments::Moments;
 use crate::tensors::write as tensors;
-use crate::update::Moments;
 use flow_checkpoint::adapter::{StoredAdapter, MOMENTS};
 use flow_checkpoint::saved::TrainingProgress;
 use flow_model::folder::{json, whole};

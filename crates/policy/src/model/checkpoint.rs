@@ -5,7 +5,7 @@ use crate::model::adapter::read_adapter;
 use crate::model::flat::read as read_tensors;
 use crate::model::saved::{read_moments, SavedModel};
 use crate::model::Net;
-use crate::update::Moments;
+use crate::moments::Moments;
 use flow_checkpoint::source::read_leaf;
 use flow_checkpoint::stored::{open, StoredModel};
 use flow_int8::engine::MatrixFormat;

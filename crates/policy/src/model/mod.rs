@@ -18,7 +18,7 @@ pub mod saved;
 mod views;
 pub mod weights;
 
-use crate::learner::RowLimits;
+use crate::limits::RowLimits;
 use crate::tensors::values;
 use cache::Cache;
 use decoder::Decoder;

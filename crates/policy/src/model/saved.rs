@@ -6,8 +6,8 @@
 //! name, synced, then renamed.
 
 use crate::model::flat::read as read_tensors;
+use crate::moments::Moments;
 use crate::tensors::{named_parts, write as tensors};
-use crate::update::Moments;
 use flow_checkpoint::safetensors::SafetensorsFiles;
 use flow_checkpoint::saved::{has_mean, published, NewModelConfig, TrainingProgress, MEAN};
 use flow_model::folder::{json, text, whole};

@@ -1,9 +1,9 @@
 //! Weights and a learner that give the numbers of a case: losses are held against worked numbers without a model.
 
-use crate::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
 use crate::tensors::values;
 use crate::update::batch::UpdateBatch;
 use crate::update::gradient::{self, PassResult, TokenWeight};
+use crate::update::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
 use crate::update::outputs::{chosen, TokenOutputs};
 use crate::update::passes::{Pass, TrainingRow};
 use flow_model::{Result, Sizes, UpdateSettings, END};

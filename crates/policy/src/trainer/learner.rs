@@ -1,13 +1,16 @@
 //! Passes and steps of a model in a trainer.
 
-use crate::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
+use crate::limits::RowLimits;
 use crate::pause::pause;
 use crate::tensors::values;
 use crate::trainer::TrainedModel;
 use crate::update::batch::UpdateBatch;
 use crate::update::gradient::{pass, PassResult, TokenWeight};
+use crate::update::learner::Learner;
 use crate::update::outputs::TokenOutputs;
+use crate::update::outputs::Wanted;
 use crate::update::passes::{read_rows, Pass, PassLimits, Target, TrainingRow};
+use crate::update::tracer::{Gradients, Trace, Tracer};
 use crate::update::update;
 use flow_core::seed::mix;
 use flow_model::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateSettings};

@@ -12,9 +12,9 @@ mod process;
 
 pub use learner::TrainerWeights;
 
-use crate::learner::RowLimits;
+use crate::limits::RowLimits;
 use crate::model::adapter::{self, BaseLocation, SavedAdapter};
-use crate::update::Moments;
+use crate::moments::Moments;
 use crate::versions::VersionedModel;
 use flow_checkpoint::opened::{critic, places, unfit, Places};
 use flow_checkpoint::saved::TrainingProgress;

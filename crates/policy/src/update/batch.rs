@@ -5,7 +5,7 @@
 //! takes no part at all. By the paper's Eq. 2 (`mask_from: current`) it is the terms of each step that are masked, and
 //! every mean divides by all tokens.
 
-use crate::learner::Learner;
+use crate::limits::RowLimits;
 use crate::update::passes::{many, TrainingRow};
 use crate::update::surrogate::covarying;
 use flow_model::RowUse;
@@ -33,26 +33,29 @@ pub struct UpdateBatch<'a> {
     pub taught: Option<Vec<TrainingRow<'a>>>,
 }
 
+/// Computes the log-probabilities of the tokens of rows, a list a row.
+pub type Logprobs<'f> = dyn Fn(&[TrainingRow]) -> Result<Vec<Vec<f32>>> + 'f;
+
 impl<'a> UpdateBatch<'a> {
-    /// Checks the rows and masks the tokens that the weights of `learner` find too improbable. `seed` decides what a
-    /// surrogate draws.
+    /// Checks the rows and masks the tokens that the weights at the start find too improbable: `logprobs` computes what
+    /// these make of rows. `seed` decides what a surrogate draws.
     pub fn new(
         model: &str,
-        learner: &dyn Learner,
+        limits: &RowLimits,
+        logprobs: &Logprobs,
         examples: &'a [Example],
         settings: &'a UpdateSettings,
         seed: u64,
     ) -> Result<UpdateBatch<'a>> {
         check(examples, settings)?;
         let read = if settings.objective == Objective::Value { TrainingRow::value } else { TrainingRow::new };
-        let limits = learner.limits();
-        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, &limits)).collect::<Result<Vec<_>, _>>()?;
+        let rows = examples.iter().enumerate().map(|(i, e)| read(i, e, limits)).collect::<Result<Vec<_>, _>>()?;
         let mut used = vec![RowUse::Yes; rows.len()];
         let mut part: Vec<Vec<bool>> = rows.iter().map(|row| vec![true; row.len()]).collect();
         let acted = settings.objective == Objective::PolicyGradient;
         let mask = settings.mask_below.filter(|_| settings.mask_from == MaskFrom::Start);
         let needs_start = acted && (mask.is_some() || settings.recomputes());
-        let start = if needs_start { Some(begin(model, learner, &rows, settings)?) } else { None };
+        let start = if needs_start { Some(finite(model, logprobs(&rows)?)?) } else { None };
         if let (Some(start), Some(below)) = (&start, mask) {
             for (row, start) in start.iter().enumerate() {
                 part[row] = unmasked(start, below, settings.mask_unit);
@@ -83,7 +86,7 @@ impl<'a> UpdateBatch<'a> {
             Vec::new()
         };
         let distills = settings.objective == Objective::Distill && examples.iter().any(|example| !example.teacher_prompt.is_empty());
-        let read = || rows.iter().enumerate().map(|(i, row)| row.taught(i, &limits)).collect::<Result<Vec<_>, _>>();
+        let read = || rows.iter().enumerate().map(|(i, row)| row.taught(i, limits)).collect::<Result<Vec<_>, _>>();
         let taught = distills.then(read).transpose()?;
         Ok(UpdateBatch { examples, rows, settings, used, part, start, covary, taught })
     }
@@ -99,10 +102,9 @@ impl<'a> UpdateBatch<'a> {
     }
 }
 
-/// The log-probabilities of the rows' tokens under the weights as they are.
-fn begin(model: &str, learner: &dyn Learner, rows: &[TrainingRow], settings: &UpdateSettings) -> Result<Vec<Vec<f32>>> {
-    let start = learner.logprobs(rows, settings.at(), settings.micro_batch)?;
-    let bad: Vec<usize> = (0..rows.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
+/// These log-probabilities, if all are numbers.
+fn finite(model: &str, start: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>> {
+    let bad: Vec<usize> = (0..start.len()).filter(|&row| start[row].iter().any(|x| !x.is_finite())).collect();
     if bad.is_empty() {
         return Ok(start);
     }

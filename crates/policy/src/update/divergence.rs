@@ -57,9 +57,9 @@ fn kl(a: &Tensor, b: &Tensor) -> Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learner::Wanted;
     use crate::tensors::values;
     use crate::update::outputs::chosen;
+    use crate::update::outputs::Wanted;
 
     /// The divergence of policies with these probabilities from a teacher's, and its gradient by the logits at
     /// `temperature`.

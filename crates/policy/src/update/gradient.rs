@@ -1,15 +1,15 @@
 //! The gradient of one optimiser step, summed over its passes in a fixed order.
 
-use crate::learner::{Gradients, Tracer, Wanted};
 use crate::memory;
 use crate::model::Net;
 use crate::pause::pause;
 use crate::tensors::{indices, values};
 use crate::update::batch::UpdateBatch;
-use crate::update::outputs::TokenOutputs;
+use crate::update::outputs::{TokenOutputs, Wanted};
 use crate::update::parallel::{number, Parallel, WireFormat};
 use crate::update::passes::{Pass, TrainingRow};
 use crate::update::terms::{PassTokens, Terms};
+use crate::update::tracer::{Gradients, Tracer};
 use flow_model::Objective;
 use flow_model::{PolicyError, Result};
 use tch::{Device, Kind, Tensor};
@@ -243,7 +243,8 @@ fn sorted(rows: impl Iterator<Item = usize>) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::model::reading::AttentionLayout;
-    use crate::update::adamw::Moments;
+    use crate::moments::Moments;
+    use crate::update::learner::Learner;
     use crate::update::local::LocalLearner;
     use crate::update::passes::{passes, PassLimits};
     use flow_core::seed::Random;
@@ -320,7 +321,8 @@ mod tests {
         let (net, reference) = (net(head, 1), net(head, 2));
         let parallel = Parallel { threads: 1, peers: None, start: 0 };
         let learner = LocalLearner::new("actor", net.share(false), Moments::new(net.flat()), None, 0, parallel);
-        let batch = UpdateBatch::new("actor", &learner, examples, settings, 0).unwrap();
+        let start = |rows: &[TrainingRow]| learner.logprobs(rows, settings.at(), settings.micro_batch);
+        let batch = UpdateBatch::new("actor", &learner.limits(), &start, examples, settings, 0).unwrap();
         let which = batch.used_rows();
         let weight = |row: usize| 1.0 / (1 + row) as f64;
         let passes = passes(&batch.rows, &which, PassLimits { sequences: size, tokens: None }, cut).passes;

@@ -1,14 +1,18 @@
 //! The learner in this process: libtorch or the engine computes, on all threads and in all processes of the run, and
 //! the weights and AdamW's moments are vectors here.
 
-use crate::learner::{Learner, RowLimits, Tracer, Wanted};
+use crate::limits::RowLimits;
 use crate::model::Net;
+use crate::moments::Moments;
 use crate::tensors::values;
-use crate::update::adamw::{decays, norm, step, Moments};
+use crate::update::adamw::{decays, norm, step};
 use crate::update::batch::UpdateBatch;
 use crate::update::gradient::{gradients, GradientStep, PassResult, TokenWeight};
+use crate::update::learner::Learner;
+use crate::update::outputs::Wanted;
 use crate::update::parallel::Parallel;
 use crate::update::passes::{read_rows, Pass, TrainingRow};
+use crate::update::tracer::Tracer;
 use flow_core::seed::mix;
 use flow_model::Result;
 use flow_model::UpdateSettings;

@@ -6,6 +6,7 @@ pub mod batch;
 mod divergence;
 mod function;
 pub mod gradient;
+pub mod learner;
 pub mod local;
 mod loss;
 mod minibatch;
@@ -16,18 +17,18 @@ mod schedule;
 mod surrogate;
 mod terms;
 mod trace;
+pub mod tracer;
 
-use crate::learner::Learner;
 use crate::model::reading::AttentionLayout;
-pub use adamw::Moments;
 use batch::UpdateBatch;
 use flow_model::{Example, ModelFault, PolicyError, Result};
 use flow_model::{Objective, RatioKind, UpdateSettings};
 use flow_model::{RowReport, RowUse, TokenFigures, UpdateReport};
 use gradient::{PassResult, TokenWeight};
+use learner::Learner;
 use loss::StepCounts;
 use minibatch::{draw, Steps};
-use passes::{passes, Pass, Passes};
+use passes::{passes, Pass, Passes, TrainingRow};
 use std::collections::BTreeMap;
 
 /// Has `learner`, the model called `name`, learn from `examples`. Gives the report, whose version is up to the caller,
@@ -43,7 +44,10 @@ pub fn update(
     settings: &UpdateSettings,
     seed: u64,
 ) -> Result<(bool, UpdateReport)> {
-    let mut batch = UpdateBatch::new(name, learner, examples, settings, seed)?;
+    let mut batch = {
+        let start = |rows: &[TrainingRow]| learner.logprobs(rows, settings.at(), settings.micro_batch);
+        UpdateBatch::new(name, &learner.limits(), &start, examples, settings, seed)?
+    };
     let used_rows = batch.used_rows();
     let longest = used_rows.iter().map(|&row| batch.rows[row].len()).max().unwrap_or(1) as f64;
     let Steps { steps, left } = draw(&used_rows, settings, seed);

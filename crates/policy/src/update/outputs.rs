@@ -1,8 +1,35 @@
 //! What a net makes of response tokens: log-probabilities, entropies, how steep they are, and what else could have been
 //! written.
 
-use crate::learner::Wanted;
 use tch::{Kind, Tensor};
+
+/// What is wanted of a pass.
+#[derive(Clone, Copy)]
+pub enum Wanted<'a> {
+    /// Figures alone.
+    Figures,
+    /// Gradients by the log-probabilities.
+    Gradient,
+    /// And by the entropies.
+    WithEntropy,
+    /// Figures, and of each choice the likeliest tokens, so many or the whole vocabulary: what a teacher is asked.
+    Likeliest(Option<usize>),
+    /// Gradients by the log-probabilities of these tokens of each choice, `[choices, listed]` or the whole vocabulary,
+    /// and by no others.
+    Listed(Option<&'a Tensor>),
+}
+
+impl Wanted<'_> {
+    /// Whether gradients are wanted.
+    pub fn learns(&self) -> bool {
+        !matches!(self, Wanted::Figures | Wanted::Likeliest(_))
+    }
+
+    /// Whether gradients by the entropies are.
+    pub fn bends(&self) -> bool {
+        matches!(self, Wanted::WithEntropy)
+    }
+}
 
 /// What a net makes of response tokens, each `[tokens]`.
 pub struct TokenOutputs {

@@ -4,7 +4,7 @@
 //! begin with in common is computed once, forward and backward. The loss knows nothing of it: it is made of rows. How
 //! rows are cut into passes follows from the rows alone.
 
-use crate::learner::RowLimits;
+use crate::limits::RowLimits;
 use crate::model::reading::AttentionLayout;
 use crate::model::Net;
 use flow_int8::trie::{runs, shared, Trie};

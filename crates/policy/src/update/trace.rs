@@ -1,12 +1,14 @@
 //! Passes computed here: by libtorch, or row by row by the engine.
 
-use crate::learner::{Gradients, Trace, Tracer, Wanted};
 use crate::model::reading::TrieTensors;
 use crate::model::Net;
 use crate::tensors::{indices, values};
+use crate::update::outputs::Wanted;
 use crate::update::outputs::{chosen, Listed, TokenOutputs};
 use crate::update::passes::{Pass, Target, TrainingRow};
-use flow_int8::engine::tape::{FigureGradients, Listing, StateChoice, Tape};
+use crate::update::tracer::{Gradients, Trace, Tracer};
+use flow_int8::engine::listed::{Listing, StateChoice};
+use flow_int8::engine::tape::{FigureGradients, Tape};
 use flow_int8::engine::AdaptedEngine;
 use flow_model::Result;
 use flow_model::NEVER;

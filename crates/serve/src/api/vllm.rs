@@ -1,9 +1,9 @@
 //! vLLM's API: `completions`, where prompts are tokens and answers come back as the tokens that were sampled, and
 //! adapters that are loaded at run time.
 
-use super::api::{logprobs, Call, ServingApi, WrittenAnswer};
-use super::logprob;
-use super::server::ServerError;
+use super::{logprobs, Call, ServingApi, WrittenAnswer};
+use crate::logprob;
+use crate::server::ServerError;
 use flow_model::{Request, Sampling};
 use serde_json::{json, Value};
 use std::path::Path;

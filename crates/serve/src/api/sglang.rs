@@ -1,8 +1,8 @@
 //! SGLang's own API: `/generate`, which takes tokens and says which were sampled and how likely they were at the
 //! sampling temperature.
 
-use super::api::{logprobs, Call, ServingApi, WrittenAnswer};
-use super::server::ServerError;
+use super::{logprobs, Call, ServingApi, WrittenAnswer};
+use crate::server::ServerError;
 use flow_model::{Request, Sampling};
 use serde_json::{json, Value};
 use std::path::Path;

@@ -1,13 +1,16 @@
 //! Differences between the servers that generate for a model: how weights are loaded, and how tokens are asked for and
 //! answered. A serving API is a file, and a line in [`of`].
 
+mod sglang;
+mod vllm;
+
 use super::server::ServerError;
-use super::sglang::Sglang;
-use super::vllm::Vllm;
 use super::{ends_as_asked, logprob};
 use flow_model::{Reply, Request, Sampling};
 use serde_json::{json, Value};
+use sglang::Sglang;
 use std::path::Path;
+use vllm::Vllm;
 
 /// A request: the path below where the API begins, or from the server's root if it begins with `/`, and the body.
 pub type Call = (&'static str, Value);
