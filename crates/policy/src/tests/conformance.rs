@@ -4,7 +4,7 @@
 //! With `FLOW_CONFORMANCE=FILE` the largest difference of each case is written there, for `conformance/run.py`.
 
 use super::given::{Distribution, Given, Numbers};
-use crate::update::learner::Tracer;
+use crate::update::tracer::Tracer;
 use crate::update::update;
 use flow_model::{CountedTokens, Example, Objective, UpdateSettings, END};
 use serde::Deserialize;

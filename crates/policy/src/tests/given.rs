@@ -1,11 +1,14 @@
 //! Weights and a learner that give the numbers of a case: losses are held against worked numbers without a model.
 
+use crate::limits::RowLimits;
 use crate::tensors::values;
 use crate::update::batch::UpdateBatch;
 use crate::update::gradient::{self, PassResult, TokenWeight};
-use crate::update::learner::{Gradients, Learner, RowLimits, Trace, Tracer, Wanted};
+use crate::update::learner::Learner;
+use crate::update::outputs::Wanted;
 use crate::update::outputs::{chosen, TokenOutputs};
 use crate::update::passes::{Pass, TrainingRow};
+use crate::update::tracer::{Gradients, Trace, Tracer};
 use flow_model::{Result, Sizes, UpdateSettings, END};
 use std::cell::RefCell;
 use tch::{Device, Tensor};
@@ -130,7 +133,7 @@ impl Learner for Given<'_> {
     }
 
     fn gradient(&mut self, _: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>> {
-        let mut again = UpdateBatch::new("actor", &*self, batch.examples, batch.settings, 0)?;
+        let mut again = UpdateBatch::new("actor", &self.limits(), &|_| Ok(self.start.clone()), batch.examples, batch.settings, 0)?;
         if !self.covary.is_empty() {
             again.covary = self.covary.clone();
         }
