@@ -161,6 +161,34 @@ fn rows_are_dropped_changed_and_made() {
     assert!(error.contains("is new, and the function's result lacks its column") && error.contains("needs=\"all\""), "{error}");
 }
 
+/// Notes for the next attempt, edited by a function: the loop's rows are the same on any number of workers, and other than
+/// without it.
+#[test]
+fn a_function_in_a_loop_gets_each_episode_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = format!("told: {{ op: python, inputs: reflect, with: {{ call: {}:shout, by: [task, sample] }} }}", functions());
+    let yaml = LOOPED
+        .replace("    output: [rollout, reflect]", &format!("      {told}\n    output: [rollout, told]"))
+        .replace("memory: { after: reflect }", "memory: { after: told }");
+    let run = trained(folder.path(), "one", &yaml, &["--workers", "1"]);
+    let whole = digest(&run);
+    for workers in ["2", "4"] {
+        assert!(digest(&trained(folder.path(), workers, &yaml, &["--workers", workers])) == whole, "on {workers} workers");
+    }
+    let short = trained(folder.path(), "short", &yaml, &["--set", "iterations=1"]);
+    done(flow().arg("resume").arg(&short).args(["--iterations", "3"]));
+    assert!(digest(&short) == whole, "resumed");
+    let kept =
+        "select count(*) as notes, count(*) filter (where kept = upper(kept)) as shouted from trial where phase = 'reflect' and kept <> ''";
+    let found = &ask(&run, kept)[0];
+    assert!(found["notes"].as_u64() > Some(5) && found["notes"] == found["shouted"], "{found}");
+    let memory = "select count(*) as n from trial where attempt > 0 and memory <> '' and memory = upper(memory)";
+    assert!(ask(&run, memory)[0]["n"].as_u64() > Some(5), "the next attempt reads them");
+    assert!(done(flow().arg("verify").arg(&run)).contains("every digit agrees"));
+    let error = fails(flow().arg("check").arg(pipeline(folder.path(), &yaml.replace(", by: [task, sample]", ""))));
+    assert!(error.contains("in a loop episodes come one by one") && error.contains("by: [task, sample]"), "{error}");
+}
+
 /// Each mistake that can be known before anything runs, with what is said of it and the word that the caret stands under.
 #[test]
 fn mistakes_have_their_place_in_the_pipeline() {

@@ -46,6 +46,12 @@ def paid(rows):
     return {"reward": rows["reward"].to_numpy() + luck.astype("float32"), "derived_luck": luck}
 
 
+@flow_op.columns(needs=["kept"], adds={"kept": pa.string()})
+def shout(rows):
+    """Notes in capital letters."""
+    return {"kept": pc.utf8_upper(rows["kept"])}
+
+
 @flow_op.rows(needs="all")
 def doubled(rows):
     """Each row once more, as another sample."""

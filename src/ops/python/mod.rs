@@ -3,6 +3,7 @@
 
 mod calls;
 mod description;
+mod inside;
 mod join;
 pub mod loss;
 mod process;
@@ -34,7 +35,7 @@ pub const OPERATOR: Operator = Operator {
     adds: &[],
     settings: Settings::of::<PythonSettings>(),
     outside: render,
-    inside: None,
+    inside: Some(inside::inside),
     hooks: Hooks {
         needs,
         makes,
@@ -97,6 +98,17 @@ fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings_of::<PythonSettings>(node) else { return Vec::new() };
     let Ok(said) = description(&with.function) else { return Vec::new() };
     let mut mistakes = settings_mistakes(node, &["with", "settings"], &with.function, &said);
+    if pipeline.around(&node.id).is_some() {
+        let lacks = inside::EPISODE.iter().any(|column| !with.by.iter().any(|by| by == column));
+        let whole = || {
+            Mistake::in_node(
+                node,
+                &["with", "by"],
+                format!("in a loop episodes come one by one, and `{}` would wait for others", with.function.name()),
+            )
+        };
+        mistakes.extend(lacks.then(|| whole().help("write `by: [task, sample]`: it gets each episode by itself")));
+    }
     if said.state {
         mistakes.extend(unlogged(node, pipeline, "keeps a state, and a resumed run reads it in the log"));
         let apart = || {
