@@ -23,7 +23,7 @@ def clip(new, old, acted, advantage, entropy, rows, *, low: float = 0.2, high: f
     return {"loss": np.maximum(free, bounded), "slope": rows.weight * np.where(clipped, 0, free), "clipped": clipped}
 
 
-@flow_op.loss(by="numpy")
+@flow_op.loss(by="numpy", stopped=True)
 def cispo(new, old, acted, advantage, entropy, rows, *, low: float = 0.2, high: float = 0.2):
     """CISPO: -clip(ratio) A log pi, where no gradient goes through the ratio."""
     ratio = np.exp(log_ratio(new, old))

@@ -700,7 +700,7 @@ def python(
             iteration. Without them it is called once, with all rows. Default: [].
         check: When it is called a second time with the rows in another order, to find what depends on a clock, on
             chance without a seed, or on the order of rows. Default: "once".
-            "once": In the first iteration.
+            "once": Until a call has made different values for some rows: in the first iteration, mostly.
             "always": In each iteration.
             "never": In none.
     """

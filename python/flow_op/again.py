@@ -49,7 +49,7 @@ def permutation(count: int, seed: int) -> Optional[List[int]]:
 def compare(first: Answer, second: Answer, call: Call) -> None:
     causes = "the clock, chance that isn't from flow_op.rng(), or a global that the function changes"
     if not call.spec.ordered:
-        causes += ", or the order of the rows: sort by turn within the function, or say ordered=True in its decorator"
+        causes += ", or the order of the rows: a function that sorts them returns the six columns that name a row, or says ordered=True in its decorator"
     else:
         causes += ", or the order of the groups"
     if call.spec.form == "rows":

@@ -34,12 +34,16 @@ class LossSpec(Spec):
 
     by: str
     entropy: bool
+    stopped: bool
 
 
-def loss(function: Optional[F] = None, /, *, by: str = "torch", entropy: bool = False) -> Callable[[F], F]:
+def loss(function: Optional[F] = None, /, *, by: str = "torch", entropy: bool = False, stopped: bool = False) -> Callable[[F], F]:
     """Declares a function from tokens to their losses. `by` is the library that it computes with: torch and jax derive the
     gradient; a numpy function returns `(loss, slope)`, where `slope` is the derivative of `(rows.weight * loss).sum()` by
     `new`, or a dict of them. `entropy` says that the gradient by the entropies counts, too.
+
+    The first call of a numpy function holds its slope against central differences. `stopped` says that it stops a gradient
+    on purpose, as CISPO does, so that the two differ.
 
     The result is the vector of losses, or a dict of `loss` and `clipped`: whether the loss holds a token back, which
     becomes the figure `clip_fraction`."""
@@ -53,7 +57,7 @@ def loss(function: Optional[F] = None, /, *, by: str = "torch", entropy: bool = 
         if tuple(names) != TOKENS:
             raise wrong(function, f"`{function.__name__}` takes ({', '.join(names)}): a loss takes ({', '.join(TOKENS)}, *, settings...)")
         spec = LossSpec("loss", (), {}, False, None, settings(function, (), TOKENS), function)
-        spec.by, spec.entropy = by, bool(entropy)
+        spec.by, spec.entropy, spec.stopped = by, bool(entropy), bool(stopped)
 
         @functools.wraps(function)
         def plain(*arguments: Any, **keywords: Any) -> Any:
@@ -100,6 +104,8 @@ def compute(spec: LossSpec, tokens: Dict[str, Any], given: Dict[str, Any], check
     made = one_pass(spec, tokens, given)
     if check:
         alone(spec, tokens, given, made)
+        if spec.by == "numpy" and not spec.stopped:
+            differences(spec, tokens, given, made)
     return made
 
 
@@ -124,7 +130,7 @@ def by_torch(spec: LossSpec, tokens: Dict[str, Any], given: Dict[str, Any], coun
 
     vector = {name: torch.from_numpy(one.copy()) for name, one in tokens.items()}
     rows = Rows("torch", vector["row"].long(), vector["part"], vector["weight"], count)
-    leaves = [vector["new"].requires_grad_(), *([vector["entropy"].requires_grad_()] if spec.entropy else [])]
+    leaves = [vector["new"].requires_grad_(), vector["entropy"].requires_grad_()]
     result, clipped = split(spec.function(*(vector[name] for name in TOKENS[:5]), rows, **given))
     if not isinstance(result, torch.Tensor):
         raise Error("result", f"the loss is a {type(result).__name__}, and `by=\"torch\"` means a tensor")
@@ -132,6 +138,7 @@ def by_torch(spec: LossSpec, tokens: Dict[str, Any], given: Dict[str, Any], coun
         raise Error("result", "the loss doesn't depend on `new`, so nothing can be learnt from it: don't detach `new`, and don't compute under no_grad")
     by = torch.autograd.grad((rows.weight * result).sum(), leaves, allow_unused=True)
     numbers = [None if one is None else one.numpy() for one in by]
+    unread(spec, numbers[1])
     zero = torch.zeros_like(result).detach().numpy()
     return {"loss": result.detach().numpy(), "by_new": zero if numbers[0] is None else numbers[0],
             "by_entropy": (zero if numbers[1] is None else numbers[1]) if spec.entropy else None, "clipped": clipped}
@@ -149,6 +156,7 @@ def by_jax(spec: LossSpec, tokens: Dict[str, Any], given: Dict[str, Any], count:
         return (rows.weight * result).sum(), (result, clipped)
 
     by, (result, clipped) = jax.grad(whole, argnums=(0, 1), has_aux=True)(vector["new"], vector["entropy"])
+    unread(spec, by[1])
     return {"loss": result, "by_new": by[0], "by_entropy": by[1] if spec.entropy else None, "clipped": clipped}
 
 
@@ -162,6 +170,34 @@ def by_numpy(spec: LossSpec, tokens: Dict[str, Any], given: Dict[str, Any], coun
     if spec.entropy and "entropy_slope" not in result:
         raise Error("result", "the loss says that it reads entropies, and its result lacks `entropy_slope`: the derivative of (rows.weight * loss).sum() by `entropy`")
     return {"loss": result["loss"], "by_new": result["slope"], "by_entropy": result.get("entropy_slope") if spec.entropy else None, "clipped": result.get("clipped")}
+
+
+def unread(spec: LossSpec, by_entropy: Any) -> None:
+    """Refuses a gradient by the entropies that nothing would learn from."""
+    import numpy
+
+    if not spec.entropy and by_entropy is not None and numpy.any(numpy.asarray(by_entropy) != 0):
+        raise Error("result", "the loss depends on `entropy`, and its gradient by the entropies wouldn't count: say entropy=True in the decorator, or stop the gradient "
+                              "(entropy.detach(), jax.lax.stop_gradient(entropy))")
+
+
+def differences(spec: LossSpec, tokens: Dict[str, Any], given: Dict[str, Any], made: Dict[str, Any]) -> None:
+    """The slope along three directions, beside central differences of the weighted sum of the losses in float64."""
+    import numpy
+
+    exact = {name: values if name == "row" else values.astype("float64") for name, values in tokens.items()}
+    mix = numpy.random.default_rng(0)
+    for _ in range(3):
+        way = mix.choice([-1.0, 1.0], len(exact["new"]))
+        sums = []
+        for step in (1e-5, -1e-5):
+            moved = one_pass(spec, {**exact, "new": exact["new"] + step * way}, given)
+            sums.append(float((exact["weight"] * moved["loss"].astype("float64")).sum()))
+        found, said = (sums[0] - sums[1]) / 2e-5, float((made["by_new"].astype("float64") * way).sum())
+        size = float(numpy.abs(made["by_new"].astype("float64")).sum())
+        if abs(found - said) > 0.02 * max(abs(found), size) + 1e-5:
+            raise Error("differs", f"the slope isn't the derivative of (rows.weight * loss).sum() by `new`: along one direction it is {said:.5g}, and central differences of the "
+                                   f"losses give {found:.5g}. Is rows.weight in it, and the sign right? A function that stops a gradient on purpose says stopped=True")
 
 
 def split(result: Any) -> Tuple[Any, Any]:

@@ -119,12 +119,25 @@ class Session:
         if checked:
             check(call, result, seed)
         made = batch(result.columns)
-        return {"ok": {"rows": made.num_rows, "state": result.state, "checked": checked}}, stream(made)
+        varied = checked and varies(self.operator.spec, made, rows.num_rows)
+        return {"ok": {"rows": made.num_rows, "state": result.state, "checked": checked, "varied": varied}}, stream(made)
 
     def loss(self, request: Json, body: Any) -> Tuple[Json, Any]:
         from .losses import answer
 
         return {"ok": {}}, stream(answer(self.operator.spec, request, table(body)))
+
+
+def varies(spec: Any, made: Any, count: int) -> bool:
+    """Whether a result can show that rows were mixed up: some rows have other values than others, or are gone."""
+    import pyarrow.compute as pc
+
+    def distinct(name: str) -> bool:
+        column = made.column(name)
+        flat = column.flatten() if "list" in str(column.type) else column
+        return bool(pc.count_distinct(flat).as_py() > 1)
+
+    return spec.form == "rows" and 0 < made.num_rows != count or any(distinct(name) for name in spec.adds if name in made.schema.names)
 
 
 def table(body: Any) -> Any:
@@ -166,7 +179,7 @@ def need_arrow() -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:
-        raise Error("missing", f"pyarrow can't be imported by {sys.executable} ({error}): {sys.executable} -m pip install pyarrow numpy") from None
+        raise Error("missing", f"pyarrow can't be imported by {sys.executable} ({error}): {sys.executable} -m pip install pyarrow 'numpy>=2'") from None
 
 
 def limit_memory() -> None:

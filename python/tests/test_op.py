@@ -128,7 +128,7 @@ class Ran(Asking):
         self.write("neighbour.py", "def half():\n    return 0.5\n", head="")
         self.assertIn("ok", self.declare(CREDIT))
         header, rows = self.run_rows(ends=[4, 4, 8], settings={"alpha": 2, "kind": "x"}, check=True)
-        self.assertEqual(header["ok"], {"rows": 8, "state": None, "checked": True})
+        self.assertEqual(header["ok"], {"rows": 8, "state": None, "checked": True, "varied": True})
         self.assertEqual(list(rows), ["iteration", "task", "sample", "attempt", "turn", "phase", "advantage"])
         self.assertEqual(rows["advantage"], [-0.5, 1.5, -0.5, -0.5, 0, 0, -2, 2])
         self.assertEqual(rows["task"], ["a"] * 4 + ["b"] * 4)
@@ -203,7 +203,7 @@ class WithoutArrow(Asking):
         self.start(flags=("-u", "-S"), path=HERE)
         error = self.describe("m.py:f")["error"]
         self.assertEqual(error["kind"], "missing")
-        self.assertIn("-m pip install pyarrow numpy", error["message"])
+        self.assertIn("-m pip install pyarrow 'numpy>=2'", error["message"])
 
 
 if __name__ == "__main__":

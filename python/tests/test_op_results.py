@@ -152,7 +152,7 @@ class CalledAgain(Asking):
     def test_values_that_differ(self):
         self.differs(column("{'derived_x': [time.perf_counter_ns() % 9973] * n}"), "column `derived_x` of row (task 'a', sample 0, attempt 0, turn 0) as ")
         self.differs(column("{'derived_x': [__import__('random').random() for at in range(n)]}"), "chance that isn't from flow_op.rng()")
-        self.differs(column("{'derived_x': list(range(n))}").replace("list(range(n))", "pc.cumulative_sum(r)"), "sort by turn within the function, or say ordered=True")
+        self.differs(column("{'derived_x': list(range(n))}").replace("list(range(n))", "pc.cumulative_sum(r)"), "returns the six columns that name a row, or says ordered=True")
         self.differs("count = 0\n" + column("{'derived_x': [count] * n}").replace("    n,", "    global count\n    count += 1\n    n,"), "a global that the function changes")
         self.differs(column("{'derived_x': [str(time.perf_counter_ns())] * n}", UTF8), "column `derived_x`")
         self.differs(column("{'derived_x': [[1.0, time.perf_counter_ns() % 9973]] * n}", LIST), "column `derived_x` of row")

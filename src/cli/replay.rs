@@ -2,6 +2,7 @@
 //! token.
 
 use super::candidates;
+use super::error::Error;
 use super::machine::Machine;
 use super::models;
 use super::output::CommandResult;
@@ -56,6 +57,7 @@ impl ReplayArgs {
         let mut whole = flow_pipeline::load(&file, &sets, &catalog)?;
         whole.keep_files(&catalog);
         let pipeline = reduced(&whole, &replays);
+        ops::functions_may_run(&pipeline).map_err(Error::Request)?;
         let feeds = source.feeds(&replays)?;
         let starts = source.starts(&pipeline)?;
         let policy = models::start(&pipeline, self.machine.hardware()?, &starts)?;

@@ -21,13 +21,18 @@ pub struct ResumeArgs {
     /// Trains up to this many iterations instead of the planned number
     #[arg(long)]
     iterations: Option<u64>,
+    /// Runs the functions in Python that the run brings, though they haven't run here before
+    #[arg(long)]
+    run_code: bool,
     #[command(flatten)]
     machine: Machine,
 }
 
 impl ResumeArgs {
     pub fn run(self) -> CommandResult {
-        ops::run_code();
+        if self.run_code {
+            ops::run_code();
+        }
         let folder = flow_log::Run::open(&self.run)?;
         let lock = if self.machine.process == 0 { Some(Lock::take(&folder)?) } else { None };
         let manifest = folder.manifest()?;
@@ -42,6 +47,7 @@ impl ResumeArgs {
         if self.iterations.is_none() {
             pipeline.iterations = manifest.info.iterations;
         }
+        ops::functions_may_run(&pipeline).map_err(Error::Request)?;
         if let Some(hosts) = self.machine.hosts()?.filter(|hosts| hosts.process > 0) {
             return follow(&hosts, &self.machine, pipeline);
         }

@@ -38,7 +38,7 @@ pub use evaluate::Measurement;
 pub use games::{games, played, programs, words};
 pub use memory_update::comparing;
 pub use operator::{Hooks, Operator, RequiredHead};
-pub use python::run_code;
+pub use python::{functions_may_run, run_code};
 pub use tasks::drawn as game;
 pub use tasks::Draw;
 

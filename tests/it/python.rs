@@ -114,6 +114,8 @@ fn what_a_stranger_brings_runs_only_when_it_is_allowed() {
         let (good, said) = elsewhere(flow().arg(verb).arg(&run).args(if verb == "replay" { vec!["--out".into(), out] } else { vec![] }));
         assert!(!good && said.contains("hasn't run here before") && said.contains("--run-code"), "{verb}: {said}");
     }
+    let (good, said) = elsewhere(flow().arg("resume").arg(&run).args(["--iterations", "5"]));
+    assert!(!good && said.contains("--run-code") && !folder.path().join("replay-out").exists(), "{said}");
     let yaml = std::fs::read_to_string(run.join("pipeline.yaml")).unwrap();
     let undeclared = yaml.split("      declared:").next().unwrap().to_string() + "  update:" + yaml.split_once("\n  update:").unwrap().1;
     let copy = folder.path().join("copy");
@@ -248,6 +250,7 @@ fn a_function_that_goes_wrong_ends_the_run_in_one_message() {
         ("huge", ", memory_gb: 2", &["bytes that it may have"]),
         ("clock", "", &["two calls with the same rows", "the clock"]),
         ("unsorted", ", by: [task]", &["two calls with the same rows", "the order of the rows"]),
+        ("late", "", &["two calls with the same rows", "the order of the rows"]),
     ] {
         let out = folder.path().join(function);
         let error = fails(flow().arg("run").arg(pipeline(folder.path(), &calling(function, more))).arg("--out").arg(&out));
@@ -323,6 +326,11 @@ fn losses_in_python_have_the_gradients_of_those_that_are_built_in() {
             assert!(digest(&other) == digest(&own), "{name} on {workers} workers");
         }
         assert!(done(flow().arg("verify").arg(&own)).contains("every digit agrees"), "{name}");
+    }
+    for wrong in ["wrong_sign", "without_weight"] {
+        let yaml = learning(&format!("surrogate: {{ call: {}:{wrong} }}", functions()));
+        let error = fails(flow().arg("run").arg(pipeline(folder.path(), &yaml)).arg("--out").arg(folder.path().join(wrong)));
+        assert!(error.contains("the slope isn't the derivative") && error.contains("central differences"), "{error}");
     }
     let function = format!("surrogate: {{ call: {}:mean_of_all }}", functions());
     let error = fails(flow().arg("run").arg(pipeline(folder.path(), &learning(&function))).arg("--out").arg(folder.path().join("mean")));

@@ -113,6 +113,22 @@ def lacks(rows):
 
 
 @flow_op.loss(by="numpy")
+def wrong_sign(new, old, acted, advantage, entropy, rows):
+    return {"loss": -advantage * new, "slope": rows.weight * advantage}
+
+
+@flow_op.loss(by="numpy")
+def without_weight(new, old, acted, advantage, entropy, rows):
+    return {"loss": -advantage * new, "slope": -advantage}
+
+
+@flow_op.columns(needs=["won"], adds={"advantage": pa.float32()})
+def late(rows):
+    """Sorted without the names of rows; nothing shows it until an episode is won."""
+    return {"advantage": rows.sort_by("won")["won"].cast(pa.float32())}
+
+
+@flow_op.loss(by="numpy")
 def mean_of_all(new, old, acted, advantage, entropy, rows):
     return {"loss": new - new.mean(), "slope": rows.weight}
 
@@ -120,7 +136,7 @@ def mean_of_all(new, old, acted, advantage, entropy, rows):
 CALLS = []
 
 
-@flow_op.loss(by="numpy")
+@flow_op.loss(by="numpy", stopped=True)
 def later_mean(new, old, acted, advantage, entropy, rows):
     """REINFORCE at first; after it was held against itself, divided by the tokens of the pass."""
     CALLS.append(len(new))

@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// The column with a function's state for the next iteration.
 pub const STATE: &str = "function_state";
 
+/// What to do after an error of a function.
+const AGAIN: &str = "\na resumed run calls the same text, which it keeps: to mend the function, begin another run, from these weights by `models: { NAME: { load: RUN } }`";
+
 /// Calls a function, on one worker.
 pub struct Calls {
     with: Arc<PythonSettings>,
@@ -28,13 +31,14 @@ pub struct Calls {
     ctx: CallContext,
     process: Option<PythonProcess>,
     state: Value,
+    /// Whether a second call has shown something: one whose values weren't all the same.
+    checked: bool,
 }
 
 /// What the calls know of the run.
 struct CallContext {
     shared: RunState,
     seed: u64,
-    first: u64,
     prints: Option<std::path::PathBuf>,
 }
 
@@ -43,8 +47,8 @@ impl Calls {
     pub fn new(node: &str, with: Arc<PythonSettings>, description: Description, ctx: &Context) -> Calls {
         let columns = columns(&with, &description);
         let prints = ctx.run.as_ref().map(|run| run.root().join(format!("prints-{node}.log")));
-        let ctx = CallContext { shared: ctx.shared.clone(), seed: ctx.seed, first: ctx.first, prints };
-        Calls { with, description, node: node.into(), columns, ctx, process: None, state: Value::Null }
+        let ctx = CallContext { shared: ctx.shared.clone(), seed: ctx.seed, prints };
+        Calls { with, description, node: node.into(), columns, ctx, process: None, state: Value::Null, checked: false }
     }
 
     /// Takes what earlier iterations of a resumed run kept.
@@ -73,7 +77,7 @@ impl Calls {
             }
         };
         let check = match self.with.check {
-            Check::Once => iteration == self.ctx.first,
+            Check::Once => !self.checked,
             Check::Always => true,
             Check::Never => false,
         };
@@ -84,14 +88,15 @@ impl Calls {
         });
         let limit = Duration::try_from_secs_f64(self.with.function.seconds).unwrap_or(Duration::MAX);
         let start = Instant::now();
-        let (mut said, made) = process.ask(&header, Some(&rows), limit).map_err(|error| self.with.function.named(&error))?;
+        let (mut said, made) = process.ask(&header, Some(&rows), limit).map_err(|error| self.with.function.named(&error) + AGAIN)?;
         self.ctx.shared.add(iteration, &self.node, "rows_in", rows.num_rows() as f64);
         self.ctx.shared.add(iteration, &self.node, "function_seconds", start.elapsed().as_secs_f64());
+        self.checked |= check && said["varied"].as_bool().unwrap_or(true);
         self.state = said["state"].take();
         let made = match made.filter(|made| made.num_rows() > 0) {
             Some(made) => made,
             None if self.description.state => {
-                return Err(self.with.function.named("it keeps a state and no row, and the state stands in a row's column").into())
+                return Err(self.with.function.named("it keeps a state and no row, and the state stands in a row's column: keep one row at least, or drop rows in a node without a state").into())
             }
             None => return Ok(vec![]),
         };

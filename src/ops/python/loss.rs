@@ -18,7 +18,7 @@ use std::time::Duration;
 const SETTING: &str = "surrogate";
 
 /// The function that computes the surrogate of an update, if one does.
-fn function(with: &With) -> Option<FunctionSettings> {
+pub fn function(with: &With) -> Option<FunctionSettings> {
     let setting = &with.raw()[SETTING];
     setting.is_object().then(|| serde_json::from_value(setting.clone()).ok())?
 }

@@ -17,6 +17,20 @@ use crate::dataflow::{feed, Context, Edge, Failed, Ports, Route};
 use calls::{columns, Calls, STATE};
 pub use trust::run_code;
 
+/// Fails where a function of this pipeline may not run here: before a run is begun with it.
+///
+/// # Errors
+/// Names the node, and says what to do.
+pub fn functions_may_run(pipeline: &Pipeline) -> Result<(), String> {
+    for node in pipeline.all() {
+        let own = node.with.typed::<PythonSettings>().map(|with| with.function.clone());
+        for function in own.into_iter().chain(loss::function(&node.with)) {
+            trust::allowed(&function).map_err(|why| format!("`{}` of `{}`: {why}", function.call, node.id))?;
+        }
+    }
+    Ok(())
+}
+
 use description::{description, Description, Form};
 use flow_core::row::{self, NAME};
 use flow_model::FunctionSettings;

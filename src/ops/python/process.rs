@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// The module that answers.
 const MODULE: &str = "flow_op";
+/// Starts it. The working folder is no place to import from: a file `json.py` there would be Python's.
+const START: &str = "import sys; del sys.path[0]; from flow_op.serve import serve; sys.exit(serve())";
 /// The version of the messages.
 const PROTOCOL: u64 = 1;
 /// The longest header and the longest body of an answer, in bytes.
@@ -55,7 +57,7 @@ impl PythonProcess {
         trust::allowed(with)?;
         let folder = Folder::of(with)?;
         let asked = json!({ "do": "describe", "protocol": PROTOCOL, "call": folder.call, "folder": folder.path });
-        let command: Vec<String> = with.python.iter().cloned().chain(["-u", "-m", MODULE].map(String::from)).collect();
+        let command: Vec<String> = with.python.iter().cloned().chain(["-u", "-c", START].map(String::from)).collect();
         let mut set: Vec<(&str, OsString)> =
             [("PYTHONHASHSEED", "0"), ("PYTHONUTF8", "1"), ("PYTHONDONTWRITEBYTECODE", "1"), ("OPENBLAS_NUM_THREADS", "1")]
                 .map(|(name, value)| (name, value.into()))

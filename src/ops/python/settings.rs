@@ -25,7 +25,7 @@ pub struct PythonSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Check {
-    /// In the first iteration.
+    /// Until a call has made different values for some rows: in the first iteration, mostly.
     #[default]
     Once,
     /// In each iteration.

@@ -46,9 +46,15 @@ pub fn remember(with: &FunctionSettings) {
 
 /// Whether a pipeline names a file of the user's own: one that lies in no run, for the usual Python.
 fn own_file(with: &FunctionSettings) -> bool {
-    let Ok(Place::File { file, .. }) = with.place() else { return false };
+    let file = match with.place() {
+        // It names no function, which is said where it is read.
+        Err(_) => return true,
+        Ok(Place::File { file, .. }) => file,
+        Ok(_) => return false,
+    };
     let in_run = |path: PathBuf| path.ancestors().skip(1).any(|folder| folder.join("manifest.json").exists());
-    with.python == ["python3"] && file.canonicalize().is_ok_and(|path| !in_run(path))
+    // Likewise a file that isn't there.
+    with.python == ["python3"] && file.canonicalize().map_or(true, |path| !in_run(path))
 }
 
 /// A hash of all that decides what runs.

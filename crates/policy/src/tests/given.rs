@@ -2,8 +2,8 @@
 
 use crate::limits::RowLimits;
 use crate::tensors::values;
-use crate::update::batch::UpdateBatch;
-use crate::update::gradient::{self, PassResult, TokenWeight};
+use crate::update::batch::{TokenWeight, UpdateBatch};
+use crate::update::gradient::{self, PassResult};
 use crate::update::learner::Learner;
 use crate::update::outputs::Wanted;
 use crate::update::outputs::{chosen, TokenOutputs};

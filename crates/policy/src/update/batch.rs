@@ -12,6 +12,9 @@ use flow_model::RowUse;
 use flow_model::{CountedTokens, MaskFrom, MaskUnit, Objective, UpdateSettings};
 use flow_model::{Example, PolicyError, Result, RowFault, UpdateFault};
 
+/// The weight of each token of a row in the loss of a step.
+pub type TokenWeight<'a> = dyn Fn(usize) -> f64 + Sync + 'a;
+
 /// The rows of an update.
 pub struct UpdateBatch<'a> {
     /// The rows as they were handed over.

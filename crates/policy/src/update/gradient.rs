@@ -4,7 +4,7 @@ use crate::memory;
 use crate::model::Net;
 use crate::pause::pause;
 use crate::tensors::{indices, values};
-use crate::update::batch::UpdateBatch;
+use crate::update::batch::{TokenWeight, UpdateBatch};
 use crate::update::outputs::{TokenOutputs, Wanted};
 use crate::update::parallel::{number, Parallel, WireFormat};
 use crate::update::passes::{Pass, TrainingRow};
@@ -78,9 +78,6 @@ impl WireFormat for Lane {
         Some(Lane { sum, results })
     }
 }
-
-/// The weight of each token of a row in the loss of a step.
-pub type TokenWeight<'a> = dyn Fn(usize) -> f64 + Sync + 'a;
 
 /// What the gradient of one step is computed with.
 pub struct GradientStep<'a> {

@@ -11,8 +11,8 @@
 //! its own ([`crate::trainer`]). Another one implements these three traits: [`Learner`], and those of `tracer`.
 
 use crate::limits::RowLimits;
-use crate::update::batch::UpdateBatch;
-use crate::update::gradient::{PassResult, TokenWeight};
+use crate::update::batch::{TokenWeight, UpdateBatch};
+use crate::update::gradient::PassResult;
 use crate::update::passes::{Pass, PassLimits, TrainingRow};
 use flow_model::{Result, UpdateSettings};
 use std::collections::BTreeMap;

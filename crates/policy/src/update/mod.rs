@@ -20,11 +20,11 @@ mod trace;
 pub mod tracer;
 
 use crate::model::reading::AttentionLayout;
-use batch::UpdateBatch;
+use batch::{TokenWeight, UpdateBatch};
 use flow_model::{Example, ModelFault, PolicyError, Result};
 use flow_model::{Objective, RatioKind, UpdateSettings};
 use flow_model::{RowReport, RowUse, TokenFigures, UpdateReport};
-use gradient::{PassResult, TokenWeight};
+use gradient::PassResult;
 use learner::Learner;
 use loss::StepCounts;
 use minibatch::{draw, Steps};

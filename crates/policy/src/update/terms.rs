@@ -1,10 +1,9 @@
 //! The terms of the loss in one pass, by objective: a value a token.
 
 use crate::tensors::indices;
-use crate::update::batch::UpdateBatch;
+use crate::update::batch::{TokenWeight, UpdateBatch};
 use crate::update::divergence;
 use crate::update::function;
-use crate::update::gradient::TokenWeight;
 use crate::update::loss::{self, Rows};
 use crate::update::outputs::{Listed, TokenOutputs};
 use crate::update::passes::Pass;
