@@ -21,7 +21,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let with = settings::<PythonSettings>(node)?;
     let said = description(&with.function).map_err(|why| with.function.named(&why))?;
     let (form, added) = (said.form, said.adds.keys().cloned().collect());
-    // Episodes that came together are still told apart by their attempts.
+    // Episodes of several attempts may come together, and are groups of their own.
     let by = with.by.iter().cloned().chain(["attempt".into()]).collect();
     let calls = Calls::new(&node.id, Arc::new(PythonSettings { by, ..PythonSettings::clone(&with) }), said, ctx);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
