@@ -9,6 +9,8 @@ pub fn flow() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flow"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).env("OMP_NUM_THREADS", "1");
     command.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/.pyarrow"));
+    // Which functions ran here is no matter of the machine's user.
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
 
