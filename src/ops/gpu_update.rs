@@ -6,7 +6,7 @@ use super::checks::{acting, branches, critics, distil, idle_clip, programs};
 use super::episodes::tokens;
 use super::examples::select::{bare, examples, weigh, OldLogprobs, Select};
 use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
-use super::python::loss;
+use super::python::{loss, prints};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
@@ -146,8 +146,7 @@ pub fn learns_from_rewards(node: &Node) -> bool {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let policy = ctx.policy.clone().ok_or(Unfit::Model)?;
     let GpuUpdate { update: settings, select, model, token_figures } = GpuUpdate::clone(&*settings(node)?);
-    let prints = ctx.run.as_ref().map(|run| run.root().join(format!("prints-{}.log", node.id)));
-    let function = loss::prepared(&node.with, &ctx.shared.programs, prints)?;
+    let function = loss::prepared(&node.with, &ctx.shared.programs, prints(&node.id, ctx))?;
     let settings = UpdateSettings { keep: ctx.keep, function, ..settings };
     let (shared, id, run) = (ctx.shared.clone(), node.id.clone(), ctx.run.clone().filter(|_| ctx.lasting.contains(&node.id)));
     let (first, seed) = (ctx.team.process == 0, ctx.seed);

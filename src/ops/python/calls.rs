@@ -12,6 +12,7 @@ use arrow::util::display::array_value_to_string;
 use flow_core::row::{self, keys, RowError, View, NAME};
 use flow_core::seed::{mix, text};
 use serde_json::{json, Value};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,14 +40,13 @@ pub struct Calls {
 struct CallContext {
     shared: RunState,
     seed: u64,
-    prints: Option<std::path::PathBuf>,
+    prints: Option<PathBuf>,
 }
 
 impl Calls {
     /// Those of a node.
-    pub fn new(node: &str, with: Arc<PythonSettings>, description: Description, ctx: &Context) -> Calls {
+    pub fn new(node: &str, with: Arc<PythonSettings>, description: Description, prints: Option<PathBuf>, ctx: &Context) -> Calls {
         let columns = columns(&with, &description);
-        let prints = ctx.run.as_ref().map(|run| run.root().join(format!("prints-{node}.log")));
         let ctx = CallContext { shared: ctx.shared.clone(), seed: ctx.seed, prints };
         Calls { with, description, node: node.into(), columns, ctx, process: None, state: Value::Null, checked: false }
     }
@@ -68,7 +68,8 @@ impl Calls {
     pub fn of(&mut self, iteration: u64, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
         let Some(view) = View::sorted(rows)? else { return Ok(vec![]) };
         let rows = self.columns.as_ref().map_or_else(|| view.whole(), |columns| view.read(columns))?;
-        let (rows, groups) = self.grouped(nullable(&rows)?, iteration)?;
+        let seed = mix(mix(self.ctx.seed, text(&self.node)), iteration);
+        let (rows, groups) = self.grouped(nullable(&rows)?, seed)?;
         let process = match &mut self.process {
             Some(process) => process,
             none => {
@@ -81,7 +82,6 @@ impl Calls {
             Check::Always => true,
             Check::Never => false,
         };
-        let seed = mix(mix(self.ctx.seed, text(&self.node)), iteration);
         let header = json!({
             "do": "run", "settings": self.with.function.settings, "seed": seed, "iteration": iteration, "groups": groups, "state": self.state,
             "check": check,
@@ -103,13 +103,10 @@ impl Calls {
         Ok(vec![self.checked(&made)?])
     }
 
-    /// The rows with those of a group together, and the groups: where each ends, its seed, and its name for people.
-    fn grouped(&self, rows: RecordBatch, iteration: u64) -> Result<(RecordBatch, Vec<Value>), RowError> {
+    /// The rows with those of a group together, and the groups: where each ends, its seed by the iteration's, and its name for people.
+    fn grouped(&self, rows: RecordBatch, seed: u64) -> Result<(RecordBatch, Vec<Value>), RowError> {
         let by = &self.with.by;
-        let group = |end: usize, key: u64, name: String| {
-            let seed = mix(mix(mix(self.ctx.seed, text(&self.node)), iteration), key);
-            json!({ "end": end, "seed": seed, "name": name })
-        };
+        let group = |end: usize, key: u64, name: String| json!({ "end": end, "seed": mix(seed, key), "name": name });
         let count = rows.num_rows();
         if by.is_empty() {
             return Ok((rows, vec![group(count, 0, String::new())]));

@@ -4,6 +4,7 @@
 use super::calls::Calls;
 use super::description::{description, Form};
 use super::join;
+use super::prints;
 use super::settings::PythonSettings;
 use crate::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
 use crate::dataflow::{Attempt, Context, Failed, Inner, InnerPorts, Route};
@@ -23,7 +24,7 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let (form, added) = (said.form, said.adds.keys().cloned().collect());
     // Episodes of several attempts may come together, and are groups of their own.
     let by = with.by.iter().cloned().chain(["attempt".into()]).collect();
-    let calls = Calls::new(&node.id, Arc::new(PythonSettings { by, ..PythonSettings::clone(&with) }), said, ctx);
+    let calls = Calls::new(&node.id, Arc::new(PythonSettings { by, ..PythonSettings::clone(&with) }), said, prints(&node.id, ctx), ctx);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
     let inputs = StreamingInputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
     Ok(streaming(inputs, ctx, EpisodeCalls { calls, form, added, iteration: 0, pieces: vec![] }))

@@ -10,33 +10,20 @@ mod process;
 mod settings;
 mod trust;
 
+pub use trust::run_code;
+
 use super::memories::buckets::unlogged;
 use super::operator::{must, settings as settings_of, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Place as RunsOn, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Ports, Route};
 use calls::{columns, Calls, STATE};
-pub use trust::run_code;
-
-/// Fails where a function of this pipeline may not run here: before a run is begun with it.
-///
-/// # Errors
-/// Names the node, and says what to do.
-pub fn functions_may_run(pipeline: &Pipeline) -> Result<(), String> {
-    for node in pipeline.all() {
-        let own = node.with.typed::<PythonSettings>().map(|with| with.function.clone());
-        for function in own.into_iter().chain(loss::function(&node.with)) {
-            trust::allowed(&function).map_err(|why| format!("`{}` of `{}`: {why}", function.call, node.id))?;
-        }
-    }
-    Ok(())
-}
-
 use description::{description, Description, Form};
 use flow_core::row::{self, NAME};
 use flow_model::FunctionSettings;
 use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
 use serde_json::Value;
 use settings::PythonSettings;
+use std::path::PathBuf;
 use timely::dataflow::Scope;
 
 /// What the table has of it.
@@ -61,6 +48,20 @@ pub const OPERATOR: Operator = Operator {
         ..Hooks::NONE
     },
 };
+
+/// Fails where a function of this pipeline may not run here: before a run is begun with it.
+///
+/// # Errors
+/// Names the node, and says what to do.
+pub fn functions_may_run(pipeline: &Pipeline) -> Result<(), String> {
+    for node in pipeline.all() {
+        let own = node.with.typed::<PythonSettings>().map(|with| with.function.clone());
+        for function in own.into_iter().chain(loss::function(&node.with)) {
+            trust::allowed(&function).map_err(|why| format!("`{}` of `{}`: {why}", function.call, node.id))?;
+        }
+    }
+    Ok(())
+}
 
 fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<PythonSettings>() else { return Vec::new() };
@@ -187,6 +188,11 @@ fn in_words(schema: &Value) -> String {
     }
 }
 
+/// The file of a run that a node's function prints into.
+pub fn prints(node: &str, ctx: &Context) -> Option<PathBuf> {
+    ctx.run.as_ref().map(|run| run.root().join(format!("prints-{node}.log")))
+}
+
 /// What the function needs goes to the workers of its groups, and what it makes comes back to where the rows stay.
 fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings_of::<PythonSettings>(node)?;
@@ -204,7 +210,7 @@ fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Contex
     let mut added: Vec<String> = said.adds.keys().cloned().collect();
     added.extend(said.state.then(|| STATE.to_string()));
     let (form, remembers) = (said.form, said.state);
-    let mut function = Calls::new(&node.id, with, said, ctx);
+    let mut function = Calls::new(&node.id, with, said, prints(&node.id, ctx), ctx);
     let calls = Stage { name: format!("{} function", node.id), inputs, begins: false, place: RunsOn::Thread };
     let made = stage(calls, ctx, move |iteration, rows| {
         if remembers {

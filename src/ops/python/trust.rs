@@ -1,5 +1,5 @@
-//! Which functions may run. Those of a run may be a stranger's, so looking at a run, replaying and verifying it
-//! execute only functions that ran here before, or that the user allows (`--run-code`). A list of hashes in the user's
+//! Which functions may run. Those of a run may be a stranger's, so looking at a run, replaying, resuming and verifying
+//! it execute only functions that ran here before, or that the user allows (`--run-code`). A list of hashes in the user's
 //! state folder says which ran.
 
 use super::description::code;
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the user named what is to run: `run`, `resume`, `check`, or `--run-code`.
+/// Whether the user named the pipeline's own file (`run`, `check`, `graph`, `test`), or said `--run-code`.
 static NAMED: AtomicBool = AtomicBool::new(false);
 
 /// The longest list that is read, in bytes.
