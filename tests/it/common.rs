@@ -4,11 +4,10 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The binary, to be run from the repository's root with one libtorch thread, and with the pyarrow that `make` fetched.
+/// The binary, to be run from the repository's root with one libtorch thread.
 pub fn flow() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flow"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).env("OMP_NUM_THREADS", "1");
-    command.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/.pyarrow"));
     // Which functions ran here is no matter of the machine's user.
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
