@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Puts libduckdb.so 1.5.6 (60 MB) into .duckdb, out of the hash-pinned wheel of DuckDB's Python package: its module has DuckDB's whole C interface.
+# Puts libduckdb.so 1.5.6 (60 MB) into .duckdb, or for `aarch64` as the first word into .duckdb-aarch64, out of the hash-pinned wheel of DuckDB's Python package: its module has DuckDB's whole C interface.
 # Needs python3 with pip (any 3.x: the wheel's tag is named, nothing is imported).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=1.5.6 dir=.duckdb
+version=1.5.6 arch=${1:-x86_64} dir=.duckdb
+[ "$arch" = x86_64 ] || dir=.duckdb-$arch
 made="$version $(cat scripts/duckdb.txt scripts/get-duckdb.sh | sha256sum)"
 [ "$(cat $dir/version 2>/dev/null || true)" = "$made" ] && exit 0
 echo "flow: fetching libduckdb $version (22 MB, once)"
 rm -rf $dir && mkdir -p $dir
 python3 -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --implementation cp \
-  --python-version 3.11 --abi cp311 --platform manylinux_2_28_x86_64 --require-hashes -r scripts/duckdb.txt -d $dir/wheels
+  --python-version 3.11 --abi cp311 --platform "manylinux_2_28_$arch" --require-hashes -r scripts/duckdb.txt -d $dir/wheels
 # The module's other half speaks to Python, which isn't there. Its names become weak, so the file is loaded without them; nothing calls them.
-python3 - $dir <<'PY'
+python3 - $dir $arch <<'PY'
 import glob, struct, sys, zipfile
-folder = sys.argv[1]
+folder, arch = sys.argv[1:]
 archive = zipfile.ZipFile(glob.glob(folder + "/wheels/*.whl")[0])
-file = bytearray(archive.read("_duckdb.cpython-311-x86_64-linux-gnu.so"))
+file = bytearray(archive.read(f"_duckdb.cpython-311-{arch}-linux-gnu.so"))
 at, size, count = struct.unpack_from("<Q", file, 40)[0], *struct.unpack_from("<HH", file, 58)
 # ELF64: kind, offset, bytes, the section of its names.
 sections = [struct.unpack_from("<4xI16xQQI", file, at + size * i) for i in range(count)]

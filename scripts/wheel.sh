@@ -1,36 +1,62 @@
 #!/usr/bin/env bash
-# Makes a wheel out of target/release/flow and flow-study, libduckdb and the Python packages: scripts/wheel.sh FOLDER. PyTorch isn't in it: the program takes the one of the
-# environment that it is installed in. auditwheel proves the tag: a symbol of a newer glibc fails.
+# Makes wheels, into FOLDER: scripts/wheel.sh FOLDER [x86_64 | aarch64].
+# flow_rl has the program without its half for PyTorch, libduckdb and the Python packages. flow_rl_torch, for x86-64 alone, has
+# target/release/flow and flow-study, and what loads each release of PyTorch: PyTorch itself is the environment's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out=$1 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+out=$1 arch=${2:-x86_64} version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 tools=.venv-wheel stage=target/wheel
+export PATH="$PWD/$tools/bin:$PATH"
 if [ "$(cat $tools/made-from 2>/dev/null)" != "$(cat scripts/wheel.txt)" ]; then
   rm -rf $tools && python3 -m venv $tools
   $tools/bin/pip install -q --disable-pip-version-check -r scripts/wheel.txt
   cp scripts/wheel.txt $tools/made-from
 fi
-rm -rf $stage && mkdir -p $stage/src "$out"
-for package in flow flow_env flow_op flow_train flow_runs flow_rl; do cp -r python/$package $stage/src/; done
-find $stage/src -name __pycache__ -prune -exec rm -rf {} +
-mkdir -p $stage/src/flow_rl/bin $stage/src/flow_rl/lib $stage/src/flow_rl/share
-cp target/release/flow target/release/flow-study $stage/src/flow_rl/bin/
-cp .duckdb/*.so $stage/src/flow_rl/lib/
-# The library that loads PyTorch lies where the program looks for it.
-cp "$($tools/bin/patchelf --print-rpath target/release/flow | tr : '\n' | grep flow-torch)/libflow_torch.so" $stage/src/flow_rl/lib/
-cp -r pipelines datasets $stage/src/flow_rl/share/
-strip --strip-all $stage/src/flow_rl/bin/*
-strip --strip-unneeded $stage/src/flow_rl/lib/*.so
+
+# pack NAME GLIBC: the wheel of $stage/NAME/src, whose programs and libraries ask for no symbol of a newer glibc.
+pack() {
+  local newest
+  newest=$(find "$stage/$1/src" -type f \( -name '*.so' -o -perm -100 \) -exec readelf -VW {} + 2>/dev/null | grep -o 'GLIBC_[0-9.]*[0-9]' | sort -uV | tail -1)
+  if [ "$(printf '%s\n' "GLIBC_$2" "$newest" | sort -V | tail -1)" != "GLIBC_$2" ]; then echo "flow: $1 needs $newest, and promises $2" >&2; exit 1; fi
+  sed "s/@version@/$version/" "scripts/$1.toml" > "$stage/$1/pyproject.toml"
+  cp README.md LICENSE "$stage/$1/"
+  pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w "$stage/$1/made" "$stage/$1"
+  # A program, and no module that a Python imports: any Python 3 may start it.
+  wheel tags --remove --platform-tag "manylinux_${2/./_}_$arch" "$stage/$1"/made/*.whl
+  mv "$stage/$1"/made/*.whl "$out/"
+}
+
+rm -rf $stage && mkdir -p $stage/flow_rl/src "$out"
+scripts/get-duckdb.sh "$arch"
+duckdb=$PWD/.duckdb; [ "$arch" = x86_64 ] || duckdb+=-$arch
+target=$arch-unknown-linux-gnu glibc=2.28
+rustup target list --installed | grep -q "^$target$" || { echo "flow: there is no Rust for $arch: rustup target add $target" >&2; exit 1; }
+echo "flow: building the program without PyTorch for $arch (some ten minutes)"
+# Of DuckDB's library half is Python's, which isn't there and isn't called.
+DUCKDB_LIB_DIR=$duckdb RUSTFLAGS="-C link-arg=-Wl,--allow-shlib-undefined" \
+  cargo zigbuild -q --profile small --no-default-features -p flow --target "$target.$glibc"
+package=$stage/flow_rl/src/flow_rl
+for each in flow flow_env flow_op flow_train flow_runs flow_rl; do cp -r python/$each $stage/flow_rl/src/; done
+find $stage/flow_rl/src -name __pycache__ -prune -exec rm -rf {} +
+mkdir -p $package/bin $package/lib $package/share
+cp "target/$target/small/flow" $package/bin/
+cp "$duckdb"/*.so $package/lib/
+cp -r pipelines datasets examples $package/share/
 # Of the machine that built it nothing stays in the program's search path.
-for program in $stage/src/flow_rl/bin/*; do $tools/bin/patchelf --set-rpath '$ORIGIN/../lib' $program; done
-$tools/bin/patchelf --set-rpath '$ORIGIN/../../torch/lib' $stage/src/flow_rl/lib/libflow_torch.so
-$stage/src/flow_rl/bin/flow --version
-$stage/src/flow_rl/bin/flow study --version
-sed "s/@version@/$version/" scripts/wheel.toml > $stage/pyproject.toml
-cp README.md LICENSE $stage/
-printf 'from setuptools import Distribution, setup\n\n\nclass Binary(Distribution):\n    def has_ext_modules(self):\n        return True\n\n\nsetup(distclass=Binary)\n' > $stage/setup.py
-$tools/bin/pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w $stage/made \
-  --config-settings=--build-option=--python-tag=py3 --config-settings=--build-option=--py-limited-api=cp39 $stage
-PATH="$PWD/$tools/bin:$PATH" LD_LIBRARY_PATH=".libtorch/torch/lib:$stage/src/flow_rl/lib" $tools/bin/auditwheel repair --plat manylinux_2_34_x86_64 -w "$out" \
-  --exclude 'libtorch*.so' --exclude libc10.so --exclude 'libgomp*' --exclude 'libcu*' $stage/made/*.whl
-ls -l "$out"/*.whl
+patchelf --set-rpath '$ORIGIN/../lib' $package/bin/flow
+pack flow_rl $glibc
+[ "$arch" = x86_64 ] || { ls -l "$out"; exit 0; }
+
+half=$stage/flow_rl_torch/src/flow_rl/torch
+mkdir -p $half/2.11
+cp target/release/flow target/release/flow-study $half/
+cp "$(patchelf --print-rpath target/release/flow | tr : '\n' | grep flow-torch)/libflow_torch.so" $half/2.11/
+scripts/torch-libraries.sh $half
+strip --strip-all $half/flow $half/flow-study
+strip --strip-unneeded $half/*/libflow_torch.so
+for program in $half/flow $half/flow-study; do patchelf --set-rpath '$ORIGIN/../lib' $program; done
+for library in $half/*/libflow_torch.so; do patchelf --remove-rpath "$library"; done
+pack flow_rl_torch 2.34
+# Started once, as it was packed.
+for program in $package/bin/flow $half/flow; do LD_LIBRARY_PATH=$package/lib $program --version; done
+ls -l "$out"

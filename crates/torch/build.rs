@@ -3,23 +3,27 @@
 //! unless its feature `doc-only` leaves them out, as Cargo.toml of flow asks.
 
 use std::error::Error;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 /// The library that the program loads.
 const LIBRARY: &str = "libflow_torch.so";
-/// The release of libtorch whose classes the C++ files are written for.
-const RELEASE: &str = "2.11.";
+/// The releases of libtorch 2 that the C++ files, with what `gone.h` puts in, were compiled for and run with.
+const MINORS: RangeInclusive<u32> = 11..=15;
+/// Headers of this one and later are C++20.
+const CPP20: u32 = 14;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=streams.cpp");
+    println!("cargo:rerun-if-changed=more.cpp");
+    println!("cargo:rerun-if-changed=gone.h");
     println!("cargo:rerun-if-env-changed=LIBTORCH");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let libtorch = libtorch()?;
+    let (libtorch, minor) = libtorch()?;
     let library = out.join(LIBRARY);
-    compile(&sources()?, &libtorch, &library)?;
+    compile(&sources()?, &libtorch, minor, &library)?;
     let functions = functions(&library)?;
     let stand_ins = match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
         "x86_64" => on_x86_64(&functions),
@@ -34,13 +38,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The folder of libtorch: `include` and `lib` lie in it.
-fn libtorch() -> Result<PathBuf, Box<dyn Error>> {
+/// The folder of libtorch, in which `include` and `lib` lie, and which release of libtorch 2 it is.
+fn libtorch() -> Result<(PathBuf, u32), Box<dyn Error>> {
     let folder = PathBuf::from(env::var_os("LIBTORCH").ok_or("LIBTORCH doesn't say where libtorch lies: build with `make build`")?);
-    let version = fs::read_to_string(folder.join("build-version")).unwrap_or_default();
-    match version.is_empty() || version.starts_with(RELEASE) {
-        true => Ok(folder),
-        false => Err(format!("{} is libtorch {}, and flow is written for {RELEASE}*", folder.display(), version.trim()).into()),
+    let header = folder.join("include/torch/headeronly/version.h");
+    let text = fs::read_to_string(&header).map_err(|why| format!("{}: {why}", header.display()))?;
+    let part = |name: &str| text.lines().find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name)?.trim().parse().ok());
+    let (major, minor): (u32, u32) = part("MAJOR").zip(part("MINOR")).ok_or_else(|| format!("{} names no version", header.display()))?;
+    match major == 2 && MINORS.contains(&minor) {
+        true => Ok((folder, minor)),
+        false => Err(format!("{} is libtorch {major}.{minor}, and flow is written for 2.{} to 2.{}", folder.display(), MINORS.start(), MINORS.end()).into()),
     }
 }
 
@@ -60,15 +67,16 @@ fn sources() -> Result<PathBuf, Box<dyn Error>> {
 
 /// Compiles the C++ files of `sources` into `library`, which brings libtorch's half for GPUs in where there is one
 /// (nothing refers to it by symbol).
-fn compile(sources: &Path, libtorch: &Path, library: &Path) -> Result<(), Box<dyn Error>> {
+fn compile(sources: &Path, libtorch: &Path, minor: u32, library: &Path) -> Result<(), Box<dyn Error>> {
     let include = libtorch.join("include");
     let mut build = cc::Build::new();
-    build.cpp(true).pic(true).warnings(false).std("c++17");
+    build.cpp(true).pic(true).warnings(false).std(if minor < CPP20 { "c++17" } else { "c++20" });
     // Each function hands its arguments on: nothing to optimise, which would take twice as long.
     build.opt_level(0);
     build.define("_GLIBCXX_USE_CXX11_ABI", "1").define("GLOG_USE_GLOG_EXPORT", None);
     build.includes([sources, &include, &include.join("torch/csrc/api/include")]);
-    build.files(["torch_api.cpp", "torch_api_generated.cpp"].map(|file| sources.join(file))).file("streams.cpp");
+    build.flag("-include").flag(env::current_dir()?.join("gone.h"));
+    build.files(["torch_api.cpp", "torch_api_generated.cpp"].map(|file| sources.join(file))).file("more.cpp");
     let objects = build.try_compile_intermediates()?;
     let lib = libtorch.join("lib");
     let mut link = build.try_get_compiler()?.to_command();

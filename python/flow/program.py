@@ -41,7 +41,8 @@ def wheel_program() -> "Tuple[str, Dict[str, str]] | None":
         from flow_rl import __main__ as wheel
     except ImportError:
         return None
-    return (str(wheel.PROGRAM), with_python(wheel.environment())) if wheel.PROGRAM.is_file() else None
+    program = wheel.program()
+    return None if program is None else (str(program), with_python(wheel.environment()))
 
 
 def with_python(variables: Dict[str, str]) -> Dict[str, str]:

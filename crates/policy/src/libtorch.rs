@@ -12,7 +12,7 @@ use torch::Libtorch;
 /// # Errors
 /// [`PolicyError::Device`] where libtorch isn't found, or is one that doesn't fit.
 pub fn libtorch() -> Result<&'static Libtorch, PolicyError> {
-    let hint = "`pip install torch==2.11.0`, and where it isn't found `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`";
+    let hint = "`pip install 'torch>=2.11,<2.16'`, and where it isn't found `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`";
     torch::load().map_err(|why| PolicyError::Device(format!("libtorch can't be used: {why}; {hint}")))
 }
 
@@ -25,7 +25,7 @@ pub fn gpus() -> usize {
 fn without_cuda() -> &'static str {
     match libtorch().is_ok_and(|libtorch| libtorch.cuda) {
         true => "this libtorch knows CUDA and finds no GPU: `nvidia-smi` and CUDA_VISIBLE_DEVICES say what it is shown",
-        false => "this libtorch was built without CUDA: put that of a CUDA torch 2.11 first, as `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`",
+        false => "this libtorch was built without CUDA: put that of a CUDA torch of the same release first, as `LD_LIBRARY_PATH=SITE-PACKAGES/torch/lib`",
     }
 }
 

@@ -7,15 +7,13 @@
 //! them loads the library, and from then on a call costs one more jump.
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void, CStr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::OnceLock;
 
 /// The library: it lies in the program's search path or in LD_LIBRARY_PATH.
 const LIBRARY: &str = "libflow_torch.so";
-/// The release of libtorch that it is compiled against.
-const RELEASE: &str = "2.11.";
 /// The names of its functions, each ended by a zero.
 const NAMES: &[&str] = &include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
@@ -24,19 +22,23 @@ std::arch::global_asm!(include_str!(concat!(env!("OUT_DIR"), "/stand_ins.s")));
 extern "C" {
     /// Where each stand-in jumps to, in the order of [`NAMES`].
     static flow_torch_table: [AtomicPtr<c_void>; NAMES.len()];
+    /// The version of libtorch that the library is compiled for.
+    fn flow_torch_release() -> *const c_char;
 }
 
 /// Loads libtorch, once; later calls answer at once what the first found.
 ///
 /// # Errors
-/// What the dynamic linker says where the library or libtorch isn't found; a release of libtorch other than 2.11.
+/// What the dynamic linker says where the library or libtorch isn't found; another release of libtorch than the library's.
 pub fn load() -> Result<&'static Libtorch, &'static str> {
     static LOADED: OnceLock<Result<Libtorch, String>> = OnceLock::new();
     let loaded = LOADED.get_or_init(|| {
         fill().map_err(|why| why.to_string())?;
         let libtorch = Libtorch::of_this_process();
         match &libtorch.version {
-            Some(version) if !version.starts_with(RELEASE) => Err(format!("it is {version}, and flow is compiled for {RELEASE}*")),
+            Some(version) if release(version) != release(compiled_for()) => {
+                Err(format!("it is {version}, and {LIBRARY} is compiled for {}", compiled_for()))
+            }
             _ => Ok(libtorch),
         }
     });
@@ -66,6 +68,17 @@ impl Libtorch {
         let version = beside("build-version").map(|text| text.trim().to_owned()).or_else(package);
         Libtorch { version, folder, cuda: maps.contains("libtorch_cuda") }
     }
+}
+
+/// The version of libtorch that the library which was loaded is compiled for.
+pub fn compiled_for() -> &'static str {
+    // SAFETY: the function answers with a text that lies in the library, which stays loaded.
+    unsafe { CStr::from_ptr(flow_torch_release()) }.to_str().unwrap_or_default()
+}
+
+/// Within a release of libtorch its classes stay as they are: `2.11` of `2.11.0+cpu`.
+fn release(version: &str) -> &str {
+    version.match_indices('.').nth(1).map_or(version, |(at, _)| &version[..at])
 }
 
 /// Points each stand-in at its function.
@@ -116,7 +129,8 @@ mod tests {
         };
         assert_eq!((whole, cut), (2.75, 2));
         let libtorch = load().unwrap();
-        assert!(libtorch.version.as_ref().unwrap().starts_with(RELEASE));
+        assert_eq!(release(libtorch.version.as_ref().unwrap()), release(compiled_for()));
+        assert_eq!((release("2.11.0+cpu"), release("2.13"), release("")), ("2.11", "2.13", ""));
         assert!(libtorch.folder.as_ref().unwrap().join("libtorch.so").exists());
         // SAFETY: the table is only read.
         let table = unsafe { &flow_torch_table };

@@ -2,6 +2,10 @@
 // neither (its weights are safetensors), so here each says that it failed.
 #include <cstddef>
 #include <cstdint>
+#include <torch/version.h>
+
+// The release of PyTorch that the library was compiled for.
+extern "C" const char *flow_torch_release() { return TORCH_VERSION; }
 
 #define NEVER extern "C" __attribute__((visibility("hidden")))
 
