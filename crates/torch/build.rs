@@ -43,11 +43,18 @@ fn libtorch() -> Result<(PathBuf, u32), Box<dyn Error>> {
     let folder = PathBuf::from(env::var_os("LIBTORCH").ok_or("LIBTORCH doesn't say where libtorch lies: build with `make build`")?);
     let header = folder.join("include/torch/headeronly/version.h");
     let text = fs::read_to_string(&header).map_err(|why| format!("{}: {why}", header.display()))?;
-    let part = |name: &str| text.lines().find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name)?.trim().parse().ok());
+    let part =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix("#define TORCH_VERSION_")?.strip_prefix(name)?.trim().parse().ok());
     let (major, minor): (u32, u32) = part("MAJOR").zip(part("MINOR")).ok_or_else(|| format!("{} names no version", header.display()))?;
     match major == 2 && MINORS.contains(&minor) {
         true => Ok((folder, minor)),
-        false => Err(format!("{} is libtorch {major}.{minor}, and flow is written for 2.{} to 2.{}", folder.display(), MINORS.start(), MINORS.end()).into()),
+        false => Err(format!(
+            "{} is libtorch {major}.{minor}, and flow is written for 2.{} to 2.{}",
+            folder.display(),
+            MINORS.start(),
+            MINORS.end()
+        )
+        .into()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `flow new`: writes a commented pipeline to begin with.
 
+mod agent;
+
 use super::error::{Error, Result};
 use super::output::{finish, CommandResult};
 use clap::{Args, ValueEnum};
@@ -21,9 +23,9 @@ enum GameChoice {
 pub struct NewArgs {
     /// The file to write; the pipeline is named after it
     file: PathBuf,
-    /// The game to begin with; `flow ops tasks` has the settings of the other ones that are built in
-    #[arg(long, value_enum, default_value = "minesweeper")]
-    game: GameChoice,
+    /// Begins with a small transformer with random weights and a game, not with a language model and an agent that has a calculator
+    #[arg(long, value_enum)]
+    game: Option<GameChoice>,
     /// Begins with a world of your own instead, a Python file that flow-env serves
     #[arg(long, value_name = "FILE.py", conflicts_with = "game")]
     world: Option<PathBuf>,
@@ -66,8 +68,15 @@ impl NewArgs {
                 program_text(&self.file, program, tasks)?
             }
             (.., Some(env)) => env_text(&self.file, env)?,
-            _ => text(&self.file, self.game)?,
+            _ => match self.game {
+                Some(game) => text(&self.file, game)?,
+                None => agent_text(&self.file)?,
+            },
         };
+        let begins = self.game.is_none() && self.world.is_none() && self.program.is_none() && self.env.is_none();
+        if begins {
+            agent::write()?;
+        }
         // An existing file is somebody's work.
         let created = OpenOptions::new().write(true).create_new(true).open(&self.file);
         let mut file = created.map_err(|error| match error.kind() {
@@ -78,6 +87,7 @@ impl NewArgs {
         let word = shell_word(&self.file.display().to_string());
         let mut said = format!("{} is written, with comments\n", self.file.display());
         said += match (&self.world, expert) {
+            (None, _) if begins => "calculator.py beside it is an agent program, calculator.jsonl has its tasks\n",
             (None, _) => "",
             _ if writes => "the world names no `actions`: a published model writes them, and the whole of an answer is one\n",
             (Some(_), true) => "it begins by imitating the world's `expert`\n",
@@ -85,10 +95,11 @@ impl NewArgs {
         };
         said += "\nTry next:\n";
         // What is there already needn't be fetched again.
-        if (self.program.is_some() || self.env.is_some() || writes) && !Path::new("models/smollm2-135m-instruct").exists() {
+        if (begins || self.program.is_some() || self.env.is_some() || writes) && !Path::new("models/smollm2-135m-instruct").exists() {
             said += "  flow model fetch smollm2-135m-instruct\n";
         }
-        let env = self.env.as_deref().map(|env| env.split(':').next().unwrap_or(env)).or(self.program.as_ref().map(|_| "program"));
+        let env =
+            self.env.as_deref().map(|env| env.split(':').next().unwrap_or(env)).or((begins || self.program.is_some()).then_some("program"));
         if let Some(env) = env.filter(|env| !installed::is_installed(env)) {
             said += &format!("  flow env install {env}\n");
         }
@@ -158,6 +169,12 @@ fn world_text(path: &Path, world: &Path, expert: bool) -> Result<String> {
     ];
     let text = places.iter().fold(chosen(WORLD, expert), |text, (place, value)| text.replace(place, value));
     Ok(text.replace("{world}", &shell_word(&world)).replace("{file}", &file))
+}
+
+/// The template for the agent program that is written with it.
+fn agent_text(path: &Path) -> Result<String> {
+    let text = program_text(path, &format!("python3 {}", agent::PROGRAM.0), Path::new(agent::TASKS.0))?;
+    Ok(text.replace("\niterations: 20\n", "\niterations: 6\n"))
 }
 
 /// The template for an agent program, filled in.
@@ -252,6 +269,8 @@ mod tests {
             assert!(!["{name}", "{title}", "{settings}", "{turns}", "{file}"].iter().any(|place| text.contains(place)), "{text}");
         }
         assert!(text(Path::new("my agent.yaml"), GameChoice::Sokoban).is_err());
+        let pipeline = flow_pipeline::parse("x", &agent_text(Path::new("some/my-agent.yaml")).unwrap(), &[], &ops::catalog()).unwrap();
+        assert_eq!((pipeline.name.as_str(), pipeline.iterations), ("my-agent", 6));
     }
 
     #[test]

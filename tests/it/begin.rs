@@ -26,8 +26,16 @@ fn a_new_pipeline_is_written_checked_and_run() {
             assert!(ran.status.success(), "{line}: {}", text(&ran.stderr));
         }
     }
-    let output = fails(here().args(["new", "my-sokoban.yaml"]));
+    let output = fails(here().args(["new", "my-sokoban.yaml", "--game", "sokoban"]));
     assert!(output.contains("is there already"), "{output}");
+    // Without a game: an agent program that needs a model and the door, which are named, and its two files.
+    let output = done(here().args(["new", "agent.yaml"]));
+    assert!(output.contains("  flow model fetch smollm2-135m-instruct\n  flow env install program\n  flow check agent.yaml\n"), "{output}");
+    assert!(fails(here().args(["check", "agent.yaml"])).contains("flow model fetch smollm2-135m-instruct"));
+    done(here().args(["new", "second.yaml"]));
+    std::fs::write(folder.path().join("calculator.py"), "mine").unwrap();
+    assert!(fails(here().args(["new", "third.yaml"])).contains("calculator.py is there already"));
+    assert!(!folder.path().join("third.yaml").exists() && std::fs::read(folder.path().join("calculator.py")).unwrap() == b"mine");
     assert!(fails(here().args(["new", "0.yaml"])).contains("can't be a pipeline's name"));
 }
 

@@ -5,7 +5,8 @@ use crate::export::ExportKind;
 use flow_model::{PolicyError, Result};
 use std::path::{Path, PathBuf};
 
-const WHY: &str = "this flow has no half for PyTorch, so it computes no model itself: `pip install 'flow-rl[torch]'` adds it, a build from \
+const WHY: &str =
+    "this flow has no half for PyTorch, so it computes no model itself: `pip install 'flow-rl[torch]'` adds it, a build from \
                    source has it, and a model that a server runs (`openai: URL`) needs none";
 
 /// What would be known of libtorch.
