@@ -133,11 +133,12 @@ bench-gpu: $(FETCH) .venv-parity/made-from
 bench-functions: build pyarrow
 	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/.pyarrow python3 benches/functions.py $(ARGS)
 
-# A wheel for Linux in dist/: the program, libduckdb and the Python packages, for environments that have PyTorch 2.11.
+# Two wheels for Linux in dist/: flow-rl, without PyTorch, and its half for environments that have PyTorch 2.11 to 2.15.
+wheel release: export FLOW_COMMIT ?= $(shell git rev-parse --short HEAD)
 wheel: build
 	scripts/wheel.sh dist
 
-# The wheel, a tarball, what they are made of, the changelog's section, and checksums, in dist/.
+# The wheels, a tarball, what they are made of, the changelog's section, and checksums, in dist/.
 release: build
 	scripts/release.sh dist
 

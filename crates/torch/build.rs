@@ -10,7 +10,7 @@ use std::{env, fs};
 
 /// The library that the program loads.
 const LIBRARY: &str = "libflow_torch.so";
-/// The releases of libtorch 2 that the C++ files, with what `gone.h` puts in, were compiled for and run with.
+/// The releases of libtorch 2 that the C++ files and `gone.h` were compiled for.
 const MINORS: RangeInclusive<u32> = 11..=15;
 /// Headers of this one and later are C++20.
 const CPP20: u32 = 14;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The folder of libtorch, in which `include` and `lib` lie, and which release of libtorch 2 it is.
+/// The folder of libtorch, which holds `include` and `lib`, and its release: 11 for 2.11.
 fn libtorch() -> Result<(PathBuf, u32), Box<dyn Error>> {
     let folder = PathBuf::from(env::var_os("LIBTORCH").ok_or("LIBTORCH doesn't say where libtorch lies: build with `make build`")?);
     let header = folder.join("include/torch/headeronly/version.h");

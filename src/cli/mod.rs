@@ -74,7 +74,7 @@ use std::process::ExitCode;
 
 /// Trains language agents by reinforcement learning: `flow new` writes a pipeline, `flow run` trains, `flow view` shows.
 #[derive(Parser)]
-#[command(name = "flow", version, max_term_width = 100)]
+#[command(name = "flow", version = env!("FLOW_VERSION"), max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,

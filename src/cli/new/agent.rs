@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// The program and its tasks, with what stands in them.
+/// The program and its tasks: names and texts.
 pub const PROGRAM: (&str, &str) = ("calculator.py", include_str!("../../../examples/agents/calculator.py"));
 pub const TASKS: (&str, &str) = ("calculator.jsonl", include_str!("../../../datasets/calculator.jsonl"));
 
