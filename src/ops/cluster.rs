@@ -21,6 +21,7 @@ use flow_core::defaults::hundredths;
 use flow_core::row::{self, Kind, Name, View, NAME};
 use flow_credit::memory::Entry;
 use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
+use flow_policy::Policy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -98,7 +99,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let route = with.per.route();
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
-    let (mut clusters, mut links) = (with.clusters(ctx), Links::default());
+    let (mut clusters, mut links) = (with.clusters(ctx.policy.as_ref()), Links::default());
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |_, rows| {
         clusters.take_up(&rows[1])?;
         links.take_up(&rows[1])?;
@@ -110,8 +111,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
 }
 
 impl ClusterSettings {
-    fn clusters(&self, ctx: &Context) -> ObservationClusters {
-        ObservationClusters::new(self.compare, self.at_least, self.keyed.pointer(ctx), self.per == Per::Task)
+    fn clusters(&self, policy: Option<&Policy>) -> ObservationClusters {
+        ObservationClusters::new(self.compare, self.at_least, self.keyed.pointer(policy), self.per == Per::Task)
     }
 }
 
@@ -156,9 +157,9 @@ pub(super) fn maintains(node: &Node) -> bool {
 }
 
 /// The clusters that the node maintains, none of them founded yet.
-pub(super) fn clusters(node: &Node, ctx: &Context) -> Option<ObservationClusters> {
+pub(super) fn clusters(node: &Node, policy: Option<&Policy>) -> Option<ObservationClusters> {
     let with = Some(node).filter(|node| maintains(node)).and_then(|node| settings::<ClusterSettings>(node).ok())?;
-    Some(with.clusters(ctx))
+    Some(with.clusters(policy))
 }
 
 /// The columns of an iteration's rows, which come in the order of their names. A reflection is made in no state, and

@@ -36,6 +36,7 @@ pub use checks::remote::remote;
 pub use episodes::figures::known as episode_metric;
 pub use evaluate::Measurement;
 pub use games::{games, played, programs, words};
+pub use memories::reading::{begin as begin_reading, delayed, of as reading};
 pub use memory_update::comparing;
 pub use operator::{Hooks, Operator, RequiredHead};
 pub use python::{functions_may_run, run_code};

@@ -128,7 +128,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let route = if with.whose == Whose::Another { Route::One } else { with.per.route() };
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
-    let pointer = with.keyed.pointer(ctx);
+    let pointer = with.keyed.pointer(ctx.policy.as_ref());
     let mut distinct = Distinct::new(with.at_least as f32);
     let (seed, id) = (ctx.seed, node.id.clone());
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {

@@ -233,3 +233,52 @@ fn what_cannot_be_audited_is_refused_with_the_reason() {
     let gone = fails(flow().arg("audit").arg(&run));
     assert!(gone.contains("the weights of none of them") && gone.contains("keep: { every: 1 }"), "{gone}");
 }
+
+/// Each way is played with its memory, an entry is one that was retrieved, and a cut audit ends with the same table. A
+/// memory of notes on earlier attempts has no entries, and no way without one.
+#[test]
+fn a_memory_is_worth_what_plays_without_it_lose() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = DOORS
+        .replace("max_turns: 3 }", "max_turns: 3, context: [{ memory: notes, chance: 0.5, by: all, most: 2 }] }")
+        .replace("weights: { after: update } }, with: { agent", "weights: { after: update }, notes: { after: notes } }, with: { agent")
+        .replace("  group:", "  notes: { op: memory-update, inputs: rollout, with: { entries: endings, key: task, text: action, per: all, capacity: 6 } }\n  group:")
+        .replace("log: [rollout,", "log: [rollout, notes,")
+        .replace("iterations: 3", "iterations: 6")
+        .replace("samples: 32", "samples: 4");
+    let run = trained(folder.path(), &told);
+    let plain = fails(flow().arg("audit").arg(&run));
+    assert!(plain.contains("its agent reads a memory") && plain.contains("--memory"), "{plain}");
+    let settings = ["--memory", "--turns", "12", "--plays", "4"];
+    let whole = audit(&run, &[&settings[..], &["--name", "whole"]].concat());
+    assert_eq!((&whole["episodes"], &whole["refused"]), (&12.into(), &serde_json::json!({})));
+    let first = audit(&run, &[&settings[..], &["--name", "parts", "--budget", "70"]].concat());
+    assert_eq!((&first["episodes"], &first["left"]), (&4.into(), &8.into()));
+    let second = audit(&run, &[&settings[..], &["--name", "parts"]].concat());
+    assert_eq!(whole["worth"], second["worth"]);
+    let differ = asked(
+        &run,
+        "SELECT * EXCLUDE (audit) FROM audit WHERE audit = 'whole' EXCEPT SELECT * EXCLUDE (audit) FROM audit WHERE audit = 'parts'",
+    );
+    assert!(differ.is_empty(), "{differ:?}");
+    let strange =
+        "SELECT a.* FROM audit a JOIN rollout r USING (iteration, task, sample, attempt, turn) WHERE a.role IN ('without', 'another') \
+                   AND NOT list_contains(r.retrieved, a.answer::UBIGINT)";
+    assert!(asked(&run, strange).is_empty(), "an entry that its prompt didn't hold");
+    let ways =
+        asked(&run, "SELECT role, count(*) AS n, max(abs(audited)) AS most FROM audit WHERE audit = 'whole' GROUP BY ALL ORDER BY role");
+    assert_eq!(ways.iter().map(|way| way["role"].as_str().unwrap()).collect::<Vec<_>>(), ["another", "emptied", "policy", "without"]);
+    assert!(ways[1]["n"] == 12 && ways[3]["n"] == 12 && ways[2]["most"] == 0.0 && ways[1]["most"].as_f64().unwrap() > 0.0, "{ways:?}");
+    let page = answers(&[&run], &folder.path().join("pages"));
+    assert_eq!(page["runs/0/run"]["audits"], serde_json::json!([]), "its page is of credit");
+
+    let other = folder.path().join("notes");
+    std::fs::create_dir(&other).unwrap();
+    let looped = DOORS.replace("  rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update } }, with: { agent: { model: actor, max_turns: 3 }, samples: 32 } }",
+        "  trial:\n    loop: { attempts: 2, until: won }\n    nodes:\n      rollout: { op: rollout, inputs: { tasks: tasks, weights: { after: update }, memory: { after: reflect } }, with: { agent: { model: actor, max_turns: 3 }, samples: 8 } }\n      reflect: { op: reflect, inputs: rollout, with: { agent: { model: actor, answer: [] }, actor: expert, on: failure } }\n    output: [rollout, reflect]")
+        .replace("inputs: rollout, with: { by", "inputs: trial, with: { by").replace("log: [rollout", "log: [trial").replace("batch: 8", "batch: 4");
+    let run = trained(&other, &looped);
+    let figures = audit(&run, &["--memory", "--turns", "6", "--plays", "4"]);
+    assert_eq!((&figures["episodes"], &figures["worth"]["without"]["episodes"]), (&6.into(), &0.into()), "{figures}");
+    assert!(figures["worth"]["emptied"]["episodes"] == 6 && figures["refused"] == serde_json::json!({}), "{figures}");
+}

@@ -59,7 +59,7 @@ pub struct Draw {
 }
 
 /// The rows of an answer as one batch.
-fn rows(answer: &QueryResult) -> Result<RecordBatch> {
+pub fn rows(answer: &QueryResult) -> Result<RecordBatch> {
     Ok(concat_batches(&answer.schema, &answer.batches)?)
 }
 

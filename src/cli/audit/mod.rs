@@ -2,11 +2,15 @@
 //! how their credit agrees with their measured worth.
 
 mod draw;
+mod entries;
 mod figures;
 mod play;
+mod recall;
 mod source;
+mod worths;
 
 pub use figures::Figures;
+pub use worths::Worths;
 
 use super::error::{Error, Result};
 use super::machine::Machine;
@@ -20,9 +24,12 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use clap::{Args, ValueEnum};
 use draw::{draw, restored, Draw, Restored, Rule, Turn};
+use entries::Told;
 use flow_core::files;
 use flow_env::Worlds;
 use flow_log::Run;
+use flow_policy::Policy;
+use recall::Memories;
 use serde::Serialize;
 use serde_json::{json, Value};
 use source::Source;
@@ -74,9 +81,13 @@ pub struct AuditArgs {
     /// The seed of the drawn turns and of the plays
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The audit's name, in the table `audit` of the run: one for each choice of settings
-    #[arg(long, default_value = "audit", value_parser = name)]
-    name: String,
+    /// The audit's name, in the table `audit` of the run: one for each choice of settings; `audit` or `memory` unless given
+    #[arg(long, value_parser = name)]
+    name: Option<String>,
+    /// Audits the agent's memory, or its notes on earlier attempts: plays whole episodes with the memory of that time, without
+    /// one of its entries, with another task's in its place, and with nothing in it. `--turns` counts episodes
+    #[arg(long, conflicts_with_all = ["answers", "by", "credit"])]
+    memory: bool,
     /// Prints the cost, and plays nothing
     #[arg(long)]
     dry_run: bool,
@@ -92,6 +103,9 @@ fn name(text: &str) -> std::result::Result<String, String> {
         false => Err("letters, digits, `-` and `_` make one".into()),
     }
 }
+
+/// The episodes of an audit of a memory that are played before their rows are written.
+const EPISODES: usize = 8;
 
 /// The file with an audit's settings, in its folder.
 const SETTINGS: &str = "settings.json";
@@ -115,13 +129,16 @@ impl AuditArgs {
         if !(0.0..=1.0).contains(&self.gamma) {
             return Err(Error::Request(format!("--gamma is {}, but must lie between 0 and 1", self.gamma)));
         }
-        let source = Source::open(&self.run, self.node.as_deref())?;
+        let source = Source::open(&self.run, self.node.as_deref(), self.memory)?;
+        if self.memory {
+            return self.of_memory(&source);
+        }
         let drawn = draw(&source.run, &source.table, &self.credit, self.by, &source.weights, self.turns as usize, self.seed)?;
         self.drawable(&source, &drawn)?;
         // Two processes would write the same files.
         let _lock = match self.dry_run {
             true => None,
-            false => Some(flow_log::Lock::of(&flow_log::audit_folder(&source.run, &self.name)?)?),
+            false => Some(flow_log::Lock::of(&flow_log::audit_folder(&source.run, self.name())?)?),
         };
         let done = self.done(&source)?;
         let left: Vec<&Turn> = drawn.turns.iter().filter(|turn| !done.contains(&turn.hash())).collect();
@@ -132,23 +149,87 @@ impl AuditArgs {
         }
         eprintln!("{cost}");
         let waiting = if left.is_empty() { 0 } else { self.play(&source, &left, &ways, done.len())? };
-        let figures = Figures::of(&source.run, &self.name)?;
+        let figures = Figures::of(&source.run, self.name())?;
+        let mut json = figures.json();
+        json["credit"] = json!(self.credit);
+        self.answer(json, || figures.text(&self.credit), waiting)
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(if self.memory { "memory" } else { "audit" })
+    }
+
+    /// Prints the figures, and how many turns wait for another call.
+    fn answer(&self, mut figures: Value, text: impl Fn() -> String, waiting: usize) -> CommandResult {
         match self.machine.format {
             OutputFormat::Json => {
-                let mut figures = figures.json();
                 figures["run"] = json!(self.run.display().to_string());
-                figures["audit"] = json!(self.name);
-                figures["credit"] = json!(self.credit);
+                figures["audit"] = json!(self.name());
                 figures["left"] = json!(waiting);
                 answer(&figures.to_string());
             }
             OutputFormat::Text => {
+                let what = if self.memory { "episodes" } else { "turns" };
                 let more =
-                    if waiting > 0 { format!("{waiting} turns are left: the same command goes on with them\n") } else { String::new() };
-                answer(&(figures.text(&self.credit) + &more));
+                    if waiting > 0 { format!("{waiting} {what} are left: the same command goes on with them\n") } else { String::new() };
+                answer(&(text() + &more));
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Audits the agent's memory.
+    fn of_memory(&self, source: &Source) -> CommandResult {
+        let memories = Memories::of(source)?;
+        let (kept, drawn) = entries::draw(source, memories.is_empty(), self.turns as usize, self.seed)?;
+        if drawn.is_empty() {
+            let why = format!(
+                "no first turn of `{}` in {} held entries of a memory, or notes, and has its weights",
+                source.table,
+                self.run.display()
+            );
+            return Err(Error::Request(why)
+                .help("`keep: { every: 1 }` in a pipeline keeps the weights of each iteration, `every: 10` of each tenth"));
+        }
+        let _lock = match self.dry_run {
+            true => None,
+            false => Some(flow_log::Lock::of(&flow_log::audit_folder(&source.run, self.name())?)?),
+        };
+        let done = self.done(source)?;
+        let left: Vec<&Told> = drawn.iter().filter(|told| !done.contains(&told.turn.hash())).collect();
+        let each = recall::WAYS.len() * self.plays as usize;
+        let cost = format!(
+            "{kept} episodes began with entries of a memory, or with notes, and have their weights; {} are drawn, {} of them are done\n\
+             {} episodes are left: {} plays",
+            drawn.len(),
+            done.len().min(drawn.len()),
+            left.len(),
+            left.len() * each
+        );
+        if self.dry_run {
+            return finish(&cost);
+        }
+        eprintln!("{cost}");
+        let affordable = self.budget.map_or(left.len(), |budget| (budget / each).min(left.len()));
+        if affordable == 0 && !left.is_empty() {
+            return Err(Error::Request(format!("--budget {} plays nothing: an episode costs {each} plays", self.budget.unwrap_or(0))));
+        }
+        let now = &left[..affordable];
+        if !now.is_empty() {
+            let (policy, mut sampler) = self.sampler(source)?;
+            for (n, told) in now.chunks(EPISODES).enumerate() {
+                let mut rows = Vec::new();
+                for told in told {
+                    source.restore(&policy, told.turn.version)?;
+                    rows.extend(entries::tried((&mut sampler, &policy), source, &memories, told, (self.plays, self.gamma))?);
+                }
+                let before = done.len() + n * EPISODES;
+                flow_log::write_audit(&source.run, self.name(), &format!("episodes-{before:07}"), &play::batch(self.name(), &rows)?)?;
+                eprintln!("{} episodes are audited", before + told.len());
+            }
+        }
+        let figures = Worths::of(&source.run, self.name())?;
+        self.answer(figures.json(), || figures.text(), left.len() - affordable)
     }
 
     /// Refuses a draw without turns, with the reason.
@@ -181,26 +262,26 @@ impl AuditArgs {
     /// The turns that an earlier call has audited, by their hashes; insists on its settings.
     fn done(&self, source: &Source) -> Result<BTreeSet<u64>> {
         let settings = json!({
-            "by": self.by, "answers": self.answers, "plays": self.plays, "credit": self.credit, "gamma": self.gamma, "node": source.table,
+            "by": self.by, "answers": if self.memory { json!("memory") } else { json!(self.answers) }, "plays": self.plays, "credit": self.credit, "gamma": self.gamma, "node": source.table,
             "seed": self.seed, "iterations": source.manifest.committed.len(),
         });
-        if let Some(before) = settings_of(&source.run, &self.name)? {
+        if let Some(before) = settings_of(&source.run, self.name())? {
             let other = |name: &String| {
                 (before[name] != settings[name]).then(|| format!("`{name}` was {} and is {}", before[name], settings[name]))
             };
             let others: Vec<String> = settings.as_object().into_iter().flatten().filter_map(|(name, _)| other(name)).collect();
             if !others.is_empty() {
-                let why = format!("the audit `{}` of {} was begun otherwise: {}", self.name, self.run.display(), others.join(", "));
+                let why = format!("the audit `{}` of {} was begun otherwise: {}", self.name(), self.run.display(), others.join(", "));
                 return Err(Error::Request(why).help("--name gives this one a name of its own; in a study, its measurement's name does"));
             }
         } else if !self.dry_run {
-            let path = source.run.audit(&self.name).join(SETTINGS);
+            let path = source.run.audit(self.name()).join(SETTINGS);
             files::write(&path, settings.to_string().as_bytes()).map_err(Error::file(&path))?;
         }
         if !flow_log::tables(&source.run)?.iter().any(|table| table.name == "audit") {
             return Ok(BTreeSet::new());
         }
-        let sql = format!("SELECT iteration, task, sample::UBIGINT AS sample, attempt::UBIGINT AS attempt, turn::UBIGINT AS turn FROM audit WHERE audit = '{}' AND role = 'logged'", self.name);
+        let sql = format!("SELECT iteration, task, sample::UBIGINT AS sample, attempt::UBIGINT AS attempt, turn::UBIGINT AS turn FROM audit WHERE audit = '{}' AND role = '{}'", self.name(), if self.memory { "policy" } else { "logged" });
         let mut done = BTreeSet::new();
         for batch in &flow_log::query(&source.run, &sql)?.batches {
             let number = |i: usize, row: usize| batch.column(i).as_primitive::<UInt64Type>().value(row);
@@ -241,17 +322,21 @@ impl AuditArgs {
         ))
     }
 
-    /// Audits these turns, as many as the budget allows; how many are left.
-    fn play(&self, source: &Source, turns: &[&Turn], ways: &[Restored], done: usize) -> Result<usize> {
-        let hardware = self.machine.hardware()?;
-        let policy = models::start(&source.pipeline, hardware, &models::starts(&source.played)?)?;
+    /// The models of the run, and what plays with them as it did.
+    fn sampler(&self, source: &Source) -> Result<(Policy, Sampler)> {
+        let policy = models::start(&source.pipeline, self.machine.hardware()?, &models::starts(&source.played)?)?;
         let policy = policy.ok_or_else(|| Error::request("the pipeline has no model"))?;
         let shared = RunState::default();
         for (_, program) in ops::programs(&source.pipeline) {
             shared.programs.declare(program);
         }
-        let worlds = Worlds::new(shared.programs.clone());
-        let mut sampler = Sampler::new(policy.clone(), source.play.clone(), worlds, self.seed)?;
+        let sampler = Sampler::new(policy.clone(), source.play.clone(), Worlds::new(shared.programs.clone()), self.seed)?;
+        Ok((policy, sampler))
+    }
+
+    /// Audits these turns, as many as the budget allows; how many are left.
+    fn play(&self, source: &Source, turns: &[&Turn], ways: &[Restored], done: usize) -> Result<usize> {
+        let (policy, mut sampler) = self.sampler(source)?;
         let ends = sampler.player.tokenizer().ends().to_vec();
         let (mut played, mut audited) = (0, 0);
         for (turns, ways) in turns.chunks(TURNS).zip(ways.chunks(TURNS)) {
@@ -266,7 +351,7 @@ impl AuditArgs {
                 source.restore(&policy, version)?;
                 rows.extend(play::tried(&mut sampler, &which, self.answers == Answers::All, self.plays, self.gamma)?);
             }
-            flow_log::write_audit(&source.run, &self.name, &format!("turns-{:07}", done + audited), &play::batch(&self.name, &rows)?)?;
+            flow_log::write_audit(&source.run, self.name(), &format!("turns-{:07}", done + audited), &play::batch(self.name(), &rows)?)?;
             (played, audited) = (played + cost, audited + turns.len());
             eprintln!("{} turns are audited, {played} episodes played", done + audited);
         }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 pub struct Tried<'a> {
     pub turn: &'a Turn,
     pub state: u64,
-    /// `policy`: the policy's own draws; `logged`: the answer in the log; `other`: another admissible one.
+    /// `policy`: the policy's own draws; `logged`: the answer in the log; `other`: another admissible one. Of a memory:
+    /// [`super::recall::WAYS`].
     pub role: &'static str,
     pub answer: String,
     /// How many plays were counted, what they earned on average from the turn on, and its standard error.
@@ -75,7 +76,7 @@ pub fn tried<'a>(sampler: &mut Sampler, turns: &[(&'a Turn, &Restored)], all: bo
 }
 
 /// The mean and its standard error.
-fn mean(earned: &[Earned]) -> (f64, f64) {
+pub fn mean(earned: &[Earned]) -> (f64, f64) {
     let values: Vec<f64> = earned.iter().flatten().copied().collect();
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n.max(1.0);

@@ -1,5 +1,6 @@
 //! The run that is audited: who played in it, and which weights it still has.
 
+use super::recall;
 use crate::cli::error::{Error, Result};
 use crate::ops;
 use crate::rollout::player::Play;
@@ -19,6 +20,8 @@ pub struct Source {
     pub pipeline: Pipeline,
     /// The logged node that has the turns.
     pub table: String,
+    /// The node of `pipeline` that played them.
+    pub plays: String,
     pub play: Play,
     /// The versions of the acting model that are still there.
     pub weights: BTreeMap<u64, SavedWeights>,
@@ -29,7 +32,7 @@ impl Source {
     ///
     /// # Errors
     /// If it can't be audited, with the reason.
-    pub fn open(folder: &Path, named: Option<&str>) -> Result<Source> {
+    pub fn open(folder: &Path, named: Option<&str>, memory: bool) -> Result<Source> {
         let run = Run::open(folder)?;
         let manifest = run.manifest()?;
         // A replay's rows were played by another run, with that run's weights and settings.
@@ -47,22 +50,23 @@ impl Source {
             Some(replays) => replays.nodes.iter().find(|(_, theirs)| theirs.as_str() == id).map(|(own, _)| own.clone()),
         };
         let pipeline = flow_pipeline::load(&played.pipeline(), &[], &ops::replayed(Default::default()))?;
-        let players: Vec<(String, Play)> = pipeline
+        let players: Vec<(String, String, Play)> = pipeline
             .nodes
             .iter()
             .filter(|node| pipeline.log.contains(&node.id))
-            .filter_map(|node| Some((table(&node.id)?, node.all().find_map(ops::play)?)))
-            .filter(|(table, _)| named.is_none_or(|name| name == table))
+            .filter_map(|node| Some((table(&node.id)?, node.id.clone(), node.all().find_map(ops::play)?)))
+            .filter(|(table, ..)| named.is_none_or(|name| name == table))
             .collect();
-        let (table, play) = match players.as_slice() {
-            [one] => one,
+        let (table, plays, play) = match players.as_slice() {
+            [(table, plays, play)] => (table, plays, play),
             [] => return Err(Error::request("no node that was logged plays with a model: name the rollout in `log` and train again")),
             several => {
-                let names: Vec<&str> = several.iter().map(|(table, _)| table.as_str()).collect();
+                let names: Vec<&str> = several.iter().map(|(table, ..)| table.as_str()).collect();
                 return Err(Error::Request(format!("several nodes play: name one of {} by --node", names.join(", "))));
             }
         };
-        refuse(play.agent.memories().next().is_some(), "its agent reads a memory, which isn't restored as of a turn")?;
+        let reads = play.agent.memories().next().is_some();
+        refuse(reads && !memory, "its agent reads a memory, which isn't restored as of a turn: --memory says what its entries were worth")?;
         refuse(!play.agent.by_name.is_empty(), "its agent answers calls of a program by several models")?;
         let model = &play.agent.model;
         let settings = pipeline.models.get(model).cloned().unwrap_or_default();
@@ -71,8 +75,9 @@ impl Source {
         let there = all.filter(|weights| weights.model == *model && played.root().join(&weights.path).is_dir());
         let weights = there.map(|weights| (weights.version, weights.clone())).collect();
         let retry = RetryPolicy { max_failed: 1.0, ..play.retry };
-        let (table, play) = (table.clone(), Play { retry, ..play.clone() });
-        Ok(Source { run, played, manifest, table, play, weights, pipeline })
+        let (table, plays, play) = (table.clone(), plays.clone(), Play { retry, ..play.clone() });
+        let play = if memory { recall::always(play) } else { play };
+        Ok(Source { run, played, manifest, table, plays, play, weights, pipeline })
     }
 
     /// Has the policy act with this version.

@@ -18,12 +18,26 @@ const POINTS: usize = 2000;
 /// The name of an audited turn.
 const TURN: &str = "iteration, task, sample, attempt, turn";
 
+/// The audits that have a page: those of a credit. What one of a memory tried stands at the turns.
+///
+/// # Errors
+/// If the manifest or settings can't be read.
+pub fn of_credit(run: &ServedRun) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for name in run.audits()? {
+        if settings_of(&run.run, &name)?.is_none_or(|settings| settings["answers"] != "memory") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
 /// The audit `name`: its figures, its turns by disagreement, and the points of its plot.
 ///
 /// A credit and a worth have different scales. So each is divided by its root mean square over the audited turns, which
 /// keeps its sign, and the disagreement of a turn is the distance of the two.
 pub fn audit(run: &ServedRun, name: &str) -> Answer {
-    let audits = run.audits()?;
+    let audits = of_credit(run)?;
     if audits.is_empty() {
         return Err(Error::request("this run has no audit: `flow audit RUN` makes one"));
     }

@@ -140,7 +140,7 @@ impl Writer {
         for (node, i) in clusters::nodes(run)?.into_iter().flat_map(|node| last.iter().map(move |i| (node.clone(), i.to_string()))) {
             self.page(of, "clusters", &[("node", &node), ("iteration", &i)])?;
         }
-        for name in run.audits()? {
+        for name in super::audit::of_credit(run)? {
             self.page(of, "audit", &[("name", &name)])?;
         }
         last.iter().try_for_each(|iteration| self.iteration(of, *iteration))

@@ -66,7 +66,7 @@ fn glance(run: &ServedRun) -> Answer {
         "folder": run.folder, "info": manifest.info, "state": snapshot, "yaml": yaml, "graph": graph.as_ref().ok(),
         "graph_error": graph.as_ref().err(), "figures": figures, "tables": tables,
         "iterations": { "first": committed.first(), "last": committed.last(), "count": committed.len() },
-        "audits": run.audits()?, "clusters": clusters::nodes(run)?,
+        "audits": super::audit::of_credit(run)?, "clusters": clusters::nodes(run)?,
         "roles": manifest.info.nodes.iter().map(|node| (node.id.clone(), json!(node.role))).collect::<Map<_, _>>(),
     }))
 }

@@ -1,9 +1,9 @@
 //! Shared by `memory-update` and `novelty`: the column with the keys that are compared, and what turns keys into
 //! vectors.
 
-use crate::dataflow::Context;
 use crate::rollout::points::{unnamed, Pointer, Points};
 use flow_pipeline::{Mistake, Node};
+use flow_policy::Policy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +33,8 @@ impl Keyed {
     }
 
     /// The embedder of keys.
-    pub fn pointer(&self, ctx: &Context) -> Pointer {
-        Pointer::new(self.points, self.encoder.clone(), ctx.policy.clone())
+    pub fn pointer(&self, policy: Option<&Policy>) -> Pointer {
+        Pointer::new(self.points, self.encoder.clone(), policy.cloned())
     }
 
     /// A mistake where an encoder is needed and not named, or named and not needed.

@@ -11,6 +11,7 @@ use crate::rollout::sources;
 use arrow::array::RecordBatch;
 use flow_credit::memory::{By, Clusters};
 use flow_pipeline::{Carries, Delay, Input, Mistake, Need, Node, Pipeline, Port, Role};
+use flow_policy::Policy;
 
 /// The ports for memories, each named after its source in the agent's context.
 pub const PORT: Port = Port::new(
@@ -24,24 +25,36 @@ pub const PORT: Port = Port::new(
 
 /// The sources of the agent's context whose inputs are connected.
 pub fn sources(node: &Node, agent: &Agent, ctx: &Context) -> Vec<Box<dyn ContextSource>> {
-    sources::open(agent, &NodeInputs { node, ctx })
+    of(node, agent, &ctx.pipeline, ctx.policy.as_ref())
+}
+
+/// The same outside a graph that runs.
+pub fn of(node: &Node, agent: &Agent, pipeline: &Pipeline, policy: Option<&Policy>) -> Vec<Box<dyn ContextSource>> {
+    sources::open(agent, &NodeInputs { node, pipeline, policy })
+}
+
+/// The node that a delayed port of a node reads, and how many iterations old its state may be.
+pub fn delayed<'a>(node: &Node, pipeline: &'a Pipeline, port: &str) -> Option<(&'a Node, u64)> {
+    let input = node.inputs.iter().find(|input| input.port == port)?;
+    Some((pipeline.node(&input.from)?, input.staleness?))
 }
 
 /// Looks up memories among a node's inputs.
 struct NodeInputs<'a> {
     node: &'a Node,
-    ctx: &'a Context,
+    pipeline: &'a Pipeline,
+    policy: Option<&'a Policy>,
 }
 
 impl context::MemoryPorts for NodeInputs<'_> {
     fn memory(&self, port: &str) -> Option<(Pointer, Option<Clusters>)> {
-        let from = memory(self.node, &self.ctx.pipeline, port)?;
-        Some((memory_update::pointer(&from.with, self.ctx), memory_update::clustered(&from.with).map(Clusters::new)))
+        let from = memory(self.node, self.pipeline, port)?;
+        Some((memory_update::pointer(&from.with, self.policy), memory_update::clustered(&from.with).map(Clusters::new)))
     }
 
     fn clusters(&self, port: &str) -> Option<ObservationClusters> {
         let input = self.node.inputs.iter().find(|input| input.port == port)?;
-        cluster::clusters(self.ctx.pipeline.node(&input.from)?, self.ctx)
+        cluster::clusters(self.pipeline.node(&input.from)?, self.policy)
     }
 }
 

@@ -20,6 +20,7 @@ use flow_core::defaults::{hundredths, number};
 use flow_core::row::{self, Kind, NAME};
 use flow_credit::memory::{self, Admission, Change, Evict, ListSettings, NoveltyOf, Rescore};
 use flow_pipeline::{Carries, Mistake, Need, Node, Pipeline, Port, Role, With};
+use flow_policy::Policy;
 use keep::Keep;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,9 +119,9 @@ pub(super) fn pointless(with: &With) -> bool {
 }
 
 /// The embedder for the keys of a memory with these settings.
-pub(super) fn pointer(with: &With, ctx: &Context) -> Pointer {
+pub(super) fn pointer(with: &With, policy: Option<&Policy>) -> Pointer {
     let keyed = with.typed::<MemoryUpdate>();
-    keyed.map_or_else(|| Pointer::new(Points::None, None, None), |with| with.found.keyed.pointer(ctx))
+    keyed.map_or_else(|| Pointer::new(Points::None, None, None), |with| with.found.keyed.pointer(policy))
 }
 
 /// How alike the keys of a cluster are, where these are settings of a memory that has clusters.
@@ -258,7 +259,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     ctx.shared.watch.name(&back, format!("{} of an earlier iteration", node.id));
     let mut inputs = vec![(must(&ports, "rows")?, route.clone()), (back, Route::Stay), (past, route.clone())];
     inputs.extend(port(&ports, RETRIEVED).map(|turns| (turns, route)));
-    let pointer = with.found.keyed.pointer(ctx);
+    let pointer = with.found.keyed.pointer(ctx.policy.as_ref());
     let mut admit = Admit::new(pointer, with, ctx.iterations);
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
     let admits = Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread };

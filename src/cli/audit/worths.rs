@@ -1,0 +1,91 @@
+//! What an audit says of a memory.
+
+use crate::cli::error::{Error, Result};
+use arrow::array::{Array, AsArray};
+use arrow::compute::concat_batches;
+use arrow::datatypes::Float64Type;
+use flow_core::seed::text;
+use flow_credit::stats::agreement::{clustered, mean_worth, Pair};
+use flow_credit::stats::Interval;
+use flow_log::{sql::literal, Run};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+
+/// The seed of the bootstraps.
+const SEED: u64 = 1;
+
+/// What is taken away, by the role of the plays without it.
+const TAKEN: [(&str, &str, &str); 3] = [
+    ("without", "an entry", "less without it; others may then be retrieved"),
+    ("another", "what it says", "less with another task's text in its place"),
+    ("emptied", "the memory", "less with nothing in it"),
+];
+
+/// The figures of an audit of a memory.
+pub struct Worths {
+    episodes: usize,
+    refused: BTreeMap<String, usize>,
+    /// By role: the mean of what was lost with a 95% interval over tasks, how many episodes had the way, how many lost and
+    /// how many won by it, at the level of 5%.
+    taken: BTreeMap<&'static str, (Option<Interval>, usize, usize, usize)>,
+}
+
+impl Worths {
+    /// Of the rows of the audit called `name`.
+    ///
+    /// # Errors
+    /// If the log can't be read.
+    pub fn of(run: &Run, name: &str) -> Result<Worths> {
+        let sql = format!("SELECT task, role, audited, audited_error, refused FROM audit WHERE audit = {} ORDER BY ALL", literal(name));
+        let answer = flow_log::query(run, &sql)?;
+        let rows = concat_batches(&answer.schema, &answer.batches)?;
+        let number = |i: usize| {
+            rows.column(i).as_primitive_opt::<Float64Type>().ok_or_else(|| Error::request("the table `audit` was made by another version"))
+        };
+        let (worths, errors) = (number(2)?, number(3)?);
+        let [tasks, roles, reasons] = [0, 1, 4].map(|i| rows.column(i).as_string::<i32>());
+        let mut worths_of = Worths { episodes: 0, refused: BTreeMap::new(), taken: BTreeMap::new() };
+        let mut pairs: BTreeMap<&str, Vec<Pair>> = BTreeMap::new();
+        for i in 0..rows.num_rows() {
+            let policy = roles.value(i) == "policy";
+            if worths.is_null(i) {
+                *worths_of.refused.entry(reasons.value(i).to_owned()).or_default() += usize::from(policy);
+                continue;
+            }
+            worths_of.episodes += usize::from(policy);
+            let pair = Pair { cluster: text(tasks.value(i)), credit: 0.0, worth: -worths.value(i), error: errors.value(i) };
+            pairs.entry(roles.value(i)).or_default().push(pair);
+        }
+        for (role, ..) in TAKEN {
+            let pairs = pairs.remove(role).unwrap_or_default();
+            let decided = |sign: f64| pairs.iter().filter(|pair| pair.decided() && pair.worth * sign > 0.0).count();
+            worths_of.taken.insert(role, (clustered(&pairs, mean_worth, SEED), pairs.len(), decided(1.0), decided(-1.0)));
+        }
+        Ok(worths_of)
+    }
+
+    pub fn json(&self) -> Value {
+        let taken = self.taken.iter().map(|(role, (interval, episodes, helped, harmed))| {
+            let interval = interval.map(|i| json!({ "value": i.value, "low": i.low, "high": i.high }));
+            (role.to_string(), json!({ "worth": interval, "episodes": episodes, "helped": helped, "harmed": harmed }))
+        });
+        json!({ "episodes": self.episodes, "refused": self.refused, "worth": taken.collect::<serde_json::Map<_, _>>() })
+    }
+
+    pub fn text(&self) -> String {
+        let mut out = format!(
+            "what a memory was worth to {} episodes whose first prompt held entries of it, with 95% intervals over tasks\n\n",
+            self.episodes
+        );
+        for (role, name, how) in TAKEN {
+            let Some((interval, episodes, helped, harmed)) = self.taken.get(role) else { continue };
+            let shown =
+                interval.map_or_else(|| "nothing to compare".into(), |i| format!("{:+.3}   {:+.3} to {:+.3}", i.value, i.low, i.high));
+            out += &format!("{name:<14}{shown}   {how}; of {episodes} episodes it surely helped {helped} and harmed {harmed}\n");
+        }
+        for (why, episodes) in &self.refused {
+            out += &format!("{episodes} episodes were not restored: {why}\n");
+        }
+        out
+    }
+}
