@@ -3,6 +3,7 @@
 use super::candidates;
 use super::colours::GREEN;
 use super::error::Error;
+use super::headroom;
 use super::missing_files::missing;
 use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
@@ -18,6 +19,7 @@ use flow_env::EnvError;
 use flow_model::on_disk::is_adapter_folder;
 use flow_pipeline::{Node, Pipeline, Role};
 use flow_policy::{libtorch, DeviceChoice, FoundDevice};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -122,8 +124,11 @@ fn program_summary(pipeline: &Pipeline, tasks: &Node, program: &ProcessSettings)
 #[derive(Args)]
 pub struct CheckArgs {
     /// Pipeline files
-    #[arg(required = true)]
+    #[arg(required_unless_present = "headroom")]
     pipelines: Vec<PathBuf>,
+    /// Says as well how many tasks of this run had something to learn from before it trained
+    #[arg(long, value_name = "RUN")]
+    headroom: Option<PathBuf>,
     /// Overrides a value, as `nodes.update.with.lr=1e-4`; a map is merged into the one that is there, and null removes a key
     #[arg(long = "set", value_name = "PATH=VALUE", add = candidates::paths())]
     sets: Vec<String>,
@@ -140,6 +145,7 @@ pub struct CheckArgs {
 impl CheckArgs {
     pub fn run(self) -> CommandResult {
         ops::run_code();
+        let headroom = self.headroom.as_deref().map(headroom::of).transpose()?;
         let catalog = ops::catalog();
         let (mut wrong, mut mute) = (Vec::new(), Vec::new());
         let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;
@@ -169,8 +175,13 @@ impl CheckArgs {
                 }
             }
         }
-        if self.format == OutputFormat::Json {
-            answer(&serde_json::to_string_pretty(&wrong)?);
+        match (headroom, self.format) {
+            (Some(figures), OutputFormat::Text) => answer(&headroom::text(&figures)),
+            (Some(figures), OutputFormat::Json) => {
+                answer(&serde_json::to_string_pretty(&json!({ "mistakes": wrong, "headroom": figures }))?)
+            }
+            (None, OutputFormat::Json) => answer(&serde_json::to_string_pretty(&wrong)?),
+            (None, OutputFormat::Text) => {}
         }
         mute.iter().for_each(|error| anstream::eprintln!("{}", error.styled()));
         Ok(if wrong.is_empty() && mute.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

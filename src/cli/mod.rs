@@ -20,6 +20,7 @@ mod external;
 mod follow;
 mod graph;
 mod grid;
+mod headroom;
 mod import;
 mod kin;
 mod log_inputs;

@@ -284,3 +284,22 @@ fn shells_complete_verbs_flags_and_what_stands_behind_them() {
     }
     assert_eq!(next(&["ops", "nothing-like-it"]), "");
 }
+
+/// The figures are those that a query makes of the first iteration's episodes.
+#[test]
+fn a_run_says_how_many_tasks_have_something_to_learn_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = trained(folder.path(), "run", SMALL, &[]);
+    let said = |of: &str| -> serde_json::Value {
+        serde_json::from_str(&done(flow().arg("check").arg("--headroom").arg(&run).args(["--format", of]))).unwrap()
+    };
+    let figures = &said("json")["headroom"];
+    let sql = "SELECT count(*) AS tasks, avg((differ > 1)::INT) AS differ, avg(any_won::INT) AS any_won FROM (SELECT task, count(DISTINCT earned) AS differ, \
+               bool_or(won) AS any_won FROM (SELECT task, sample, sum(reward) AS earned, bool_or(won) AS won FROM rollout WHERE iteration = 0 GROUP BY ALL) GROUP BY task)";
+    let asked: serde_json::Value = serde_json::from_str(&done(flow().arg("query").arg(&run).args([sql, "--format", "json"]))).unwrap();
+    for name in ["tasks", "differ", "any_won"] {
+        assert_eq!(figures[name].as_f64(), asked[0][name].as_f64(), "{name}: {figures}");
+    }
+    assert!(done(flow().arg("check").arg("--headroom").arg(&run)).contains("a baseline of the task has a gradient in these alone"));
+    assert!(fails(flow().args(["check", "--headroom", "nowhere"])).contains("nowhere"));
+}

@@ -55,8 +55,8 @@ pub fn draw(source: &Source, notes: bool, count: usize, seed: u64) -> Result<(us
     Ok((keyed.len(), keyed.into_iter().take(count).map(|(_, told)| told).collect()))
 }
 
-/// Plays an episode in each way, with a sampler whose policy has its weights. A way that can't be had has no row: no other
-/// task has an entry, or notes, yet.
+/// Plays an episode in each way, with a sampler whose policy has its weights. A way has no row where no
+/// other task has an entry, or notes, yet.
 ///
 /// # Errors
 /// If the policy can't answer, or the log can't be read.

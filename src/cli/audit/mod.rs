@@ -322,7 +322,7 @@ impl AuditArgs {
         ))
     }
 
-    /// The models of the run, and what plays with them as it did.
+    /// The models of the run, and a sampler that plays with them as it did.
     fn sampler(&self, source: &Source) -> Result<(Policy, Sampler)> {
         let policy = models::start(&source.pipeline, self.machine.hardware()?, &models::starts(&source.played)?)?;
         let policy = policy.ok_or_else(|| Error::request("the pipeline has no model"))?;

@@ -6,8 +6,7 @@ use crate::cli::error::{Error, Result};
 use crate::cli::log_inputs;
 use crate::dataflow::feed::Feed;
 use crate::ops;
-use crate::rollout::context::{ContextSource, SourceSettings};
-use crate::rollout::player::Play;
+use crate::rollout::context::ContextSource;
 use arrow::array::RecordBatch;
 use flow_core::seed::Random;
 use flow_credit::memory::{table, Change};
@@ -41,16 +40,6 @@ pub type Rows = Vec<Came>;
 pub enum Came {
     Changes(Vec<Change>),
     Clusters(Vec<RecordBatch>),
-}
-
-/// How the agent plays with its memories read in every iteration.
-pub fn always(mut play: Play) -> Play {
-    for source in &mut play.agent.context {
-        if let SourceSettings::Memory(memory) = source {
-            (memory.chance, memory.warm_up) = (1.0, 0);
-        }
-    }
-    play
 }
 
 impl<'a> Memories<'a> {

@@ -1,8 +1,8 @@
 //! The run that is audited: who played in it, and which weights it still has.
 
-use super::recall;
 use crate::cli::error::{Error, Result};
 use crate::ops;
+use crate::rollout::context::SourceSettings;
 use crate::rollout::player::Play;
 use crate::rollout::retry::RetryPolicy;
 use flow_log::{Manifest, Run, SavedWeights};
@@ -76,7 +76,7 @@ impl Source {
         let weights = there.map(|weights| (weights.version, weights.clone())).collect();
         let retry = RetryPolicy { max_failed: 1.0, ..play.retry };
         let (table, plays, play) = (table.clone(), plays.clone(), Play { retry, ..play.clone() });
-        let play = if memory { recall::always(play) } else { play };
+        let play = if memory { always(play) } else { play };
         Ok(Source { run, played, manifest, table, plays, play, weights, pipeline })
     }
 
@@ -90,6 +90,16 @@ impl Source {
         policy.restore(model, &[folder])?;
         Ok(())
     }
+}
+
+/// How the agent plays with its memories read in every iteration.
+fn always(mut play: Play) -> Play {
+    for source in &mut play.agent.context {
+        if let SourceSettings::Memory(memory) = source {
+            (memory.chance, memory.warm_up) = (1.0, 0);
+        }
+    }
+    play
 }
 
 /// Refuses a run that can't be audited.

@@ -25,8 +25,8 @@ const TAKEN: [(&str, &str, &str); 3] = [
 pub struct Worths {
     episodes: usize,
     refused: BTreeMap<String, usize>,
-    /// By role: the mean of what was lost with a 95% interval over tasks, how many episodes had the way, how many lost and
-    /// how many won by it, at the level of 5%.
+    /// By role: the mean loss with a 95% interval over tasks, how many episodes had the way, and how many lost and won by it
+    /// at the level of 5%.
     taken: BTreeMap<&'static str, (Option<Interval>, usize, usize, usize)>,
 }
 
