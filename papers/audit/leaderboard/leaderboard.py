@@ -36,7 +36,7 @@ def flow(options, *arguments):
 
 def settings(values):
     """Overrides of a pipeline, as arguments."""
-    return [part for path, value in values.items() for part in ("--set", f"{path}={value if isinstance(value, str) else json.dumps(value)}")]
+    return [part for path, value in values.items() for part in ("--set", f"{path}={json.dumps(value)}")]
 
 
 def query(options, run, sql):
@@ -60,28 +60,32 @@ def world_settings(options, world):
     return {"nodes.tasks.with": world["tasks"], "agents.player": agent}
 
 
-def play(options, home, world, seed):
-    """The start, the episodes and the audit of an environment and seed, as `audit.json`."""
+def audited(home, rows):
+    return home / ("audit.json" if rows == "rows" else f"audit-{rows}.json")
+
+
+def play(options, home, world, seed, rows):
+    """The start, the episodes and the audit of an environment and seed, as `audit.json`. `rows` are the episodes: `rows`, or `branched`."""
     common = world_settings(options, world)
     start = common | {"iterations": world["start"], "seed": seed}
     if "demos" in world:
         start["nodes.tasks.with.batch"] = world["demos"]
     once(options, home / "start", "run", HERE / "start.yaml", *settings(start))
-    rows = common | {"seed": seed, "iterations": options.iterations, "models.actor.load": str(home / "start")}
-    once(options, home / "rows", "run", HERE / "play.yaml", *settings(rows))
-    out = home / "audit.json"
+    played = common | {"seed": seed, "iterations": options.iterations, "models.actor.load": str(home / "start")}
+    once(options, home / rows, "run", HERE / ("play.yaml" if rows == "rows" else f"play-{rows}.yaml"), *settings(played))
+    out = audited(home, rows)
     if out.exists():
         return
     turns = options.turns or world["audited"]
     begun = time.monotonic()
-    told = flow(options, "audit", home / "rows", "--node", "rollout", "--turns", turns, "--plays", options.plays, "--answers", "all", "--seed", seed, "--format", "json")
+    told = flow(options, "audit", home / rows, "--node", "rollout", "--turns", turns, "--plays", options.plays, "--answers", "all", "--seed", seed, "--format", "json")
     seconds = time.monotonic() - begun
     asked = {
         "answers": f"select {', '.join(NAME)}, role, answer, worth, audited, audited_error, refused from audit order by all",
         "turns": f"select {', '.join(NAME)}, state, action from rollout where (iteration, task, state) in (select iteration, task, state from audit where role = 'logged') order by all",
         "success": "select avg(won::int) as share from (select bool_or(won) as won from rollout group by iteration, task, sample)",
     }
-    found = {key: query(options, home / "rows", sql) for key, sql in asked.items()}
+    found = {key: query(options, home / rows, sql) for key, sql in asked.items()}
     keep(out, found | {"seconds": seconds, "told": json.loads(told)})
 
 
@@ -106,11 +110,13 @@ def credit(options, home, world, seed, file):
     if out.exists() and json.loads(out.read_text())["digest"] == digest:
         return
     out.parent.mkdir(exist_ok=True)
+    rows = page.headers(file).get("rows", "rows")
+    play(options, home, world, seed, rows)
     replay = home / f"replay-{file.stem}"
     replay.with_suffix(".done").unlink(missing_ok=True)
     common = world_settings(options, world) | {"seed": seed, "iterations": options.iterations, "models.actor.load": str(home / "start")}
-    seconds = once(options, replay, "replay", home / "rows", "--with", file, "--run-code", *settings(common | changes))
-    turns = json.loads((home / "audit.json").read_text())["turns"]
+    seconds = once(options, replay, "replay", home / rows, "--with", file, "--run-code", *settings(common | changes))
+    turns = json.loads(audited(home, rows).read_text())["turns"]
     iterations = ", ".join(sorted({str(turn["iteration"]) for turn in turns})) or "0"
     told = query(options, replay, f"select {', '.join(NAME)}, advantage from credit where iteration in ({iterations})")
     credits = {tuple(row[name] for name in NAME): row["advantage"] for row in told}
@@ -150,7 +156,7 @@ def main():
                 print(f"it is {options.until}: {name}, seed {seed}, and what follows are left")
                 return page.write(options.home, options.worlds.split(","), seeds, files, options.page)
             home.mkdir(parents=True, exist_ok=True)
-            play(options, home, world, seed)
+            play(options, home, world, seed, "rows")
             for file in files:
                 if file.stem not in world.get("without", []):
                     credit(options, home, world, seed, file)
