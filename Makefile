@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions train-env train-parity servers nightly deny conformance
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity servers nightly deny conformance
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -36,6 +36,7 @@ test-python: pyarrow
 	@cd python && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest discover -t . -s tests
 	@cd examples/ideas && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
 	@cd conformance && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest test_reference
+	@cd papers/audit/leaderboard && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
 
 # The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
 test-view: view/node_modules/made-from
@@ -132,6 +133,10 @@ bench-gpu: $(FETCH) .venv-parity/made-from
 # A function in Python beside a bare Arrow round trip, and a loss in Python beside the built-in one (benches/functions.py). ARGS="--pairs 9" measures more.
 bench-functions: build pyarrow
 	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/.pyarrow python3 benches/functions.py $(ARGS)
+
+# The leaderboard of credits: plays, audits, replays and writes papers/audit/leaderboard/README.md, and goes on where it stopped. ARGS="--seeds 2" does less.
+leaderboard: build pyarrow
+	python3 papers/audit/leaderboard/leaderboard.py $(ARGS)
 
 # Two wheels for Linux in dist/: flow-rl, without PyTorch, and its half for environments that have PyTorch 2.11 to 2.15.
 wheel release: export FLOW_COMMIT ?= $(shell git rev-parse --short HEAD)

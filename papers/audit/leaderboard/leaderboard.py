@@ -28,7 +28,10 @@ def flow(options, *arguments):
     paths = os.pathsep.join(str(ROOT / name) for name in (".pyarrow", "python"))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     command = ["nice", options.flow, *map(str, arguments)]
-    made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800)
+    try:
+        made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1800)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"half an hour was not enough for: {' '.join(command)}\nthe same leaderboard command goes on; try fewer --turns or --plays in another --home")
     if made.returncode:
         sys.exit(f"{' '.join(command)}\n{made.stdout}{made.stderr}")
     return made.stdout
@@ -143,12 +146,21 @@ def main():
     parser.add_argument("--iterations", type=int, default=21)
     parser.add_argument("--turns", type=int, help="audited turns of a seed, in place of those of worlds.json")
     parser.add_argument("--plays", type=int, default=32)
+    parser.add_argument("--only", help="estimators by the names of their files, in place of all")
     parser.add_argument("--until", help="begins no further work after this time of the day, as 02:10")
     parser.add_argument("--page", type=pathlib.Path, default=HERE, help="the folder of README.md and results.json")
     options = parser.parse_args()
     options.home = options.home.resolve()
+    if not shutil.which(options.flow):
+        parser.error(f"there is no program {options.flow}: build it (`make build`), or name one by --flow")
+    for kind, asked, known in (("worlds", options.worlds, WORLDS), ("only", options.only, {file.stem for file in (HERE / "estimators").glob("*.yaml")})):
+        for name in asked.split(",") if asked else ():
+            if name not in known:
+                parser.error(f"--{kind}: there is no {name}, but {', '.join(sorted(known))}")
+    if options.only and "grpo" not in options.only.split(","):
+        parser.error("--only: grpo is what others are compared with, so name it, too")
     seeds = range(options.first, options.first + options.seeds)
-    files = sorted((HERE / "estimators").glob("*.yaml"))
+    files = [file for file in sorted((HERE / "estimators").glob("*.yaml")) if not options.only or file.stem in options.only.split(",")]
     for seed in seeds:
         for name in options.worlds.split(","):
             world, home = WORLDS[name], options.home / f"{name}-{seed}"

@@ -18,22 +18,25 @@ def headers(file):
 
 
 def gather(home, worlds, seeds, files):
-    """Per environment the facts of each complete seed, and the figures of each estimator there."""
+    """Per environment the facts of each audited seed, and each estimator's figures there, by seed."""
     found = {}
-    rows = {file.stem: headers(file).get("rows", "rows") for file in files}
     for world, settings in worlds.items():
-        here = [file.stem for file in files if file.stem not in settings.get("without", [])]
-        found[world] = {"facts": [], "figures": {name: [] for name in here}}
+        here = {file.stem: headers(file).get("rows", "rows") for file in files if file.stem not in settings.get("without", [])}
+        found[world] = {"facts": {}, "figures": {name: {} for name in here}}
         for seed in seeds:
             folder = home / f"{world}-{seed}"
-            kept = [folder / "credits" / f"{name}.json" for name in here]
-            if not all(path.exists() for path in kept):
+            told = {rows: folder / ("audit.json" if rows == "rows" else f"audit-{rows}.json") for rows in ("rows", *here.values())}
+            audits = {rows: measure.Audit(json.loads(path.read_text())) for rows, path in told.items() if path.exists()}
+            if "rows" not in audits:
                 continue
-            files_of = {kind: folder / ("audit.json" if kind == "rows" else f"audit-{kind}.json") for kind in set(rows.values())}
-            audits = {kind: measure.Audit(json.loads(path.read_text())) for kind, path in files_of.items() if path.exists()}
-            found[world]["facts"].append(audits["rows"].facts | {"seed": seed, "refused": audits["rows"].refused})
-            for name, path in zip(here, kept):
-                found[world]["figures"][name].append(audits[rows[name]].figures(json.loads(path.read_text())))
+            found[world]["facts"][seed] = audits["rows"].facts | {"refused": audits["rows"].refused}
+            for name, rows in here.items():
+                path = folder / "credits" / f"{name}.json"
+                if path.exists() and rows in audits:
+                    found[world]["figures"][name][seed] = audits[rows].figures(json.loads(path.read_text()))
+        # A file that nothing was replayed for yet has no row, and a seed whose first file isn't done has no part.
+        found[world]["figures"] = {name: figures for name, figures in found[world]["figures"].items() if figures}
+        found[world]["facts"] = {seed: facts for seed, facts in found[world]["facts"].items() if seed in found[world]["figures"].get("grpo", {})}
     return {world: made for world, made in found.items() if made["facts"]}
 
 
@@ -43,37 +46,44 @@ def over(values):
 
 
 def compare(found, less):
-    """Paired differences in rank correlation with their p, and Holm's over all of them."""
+    """Differences in rank correlation, paired by seed, with their p, and Holm's over all of them."""
     made = {}
     for world, here in found.items():
-        for name, seeds in here["figures"].items():
-            differences = less(here["figures"], name, seeds)
-            if differences and len(differences) > 1:
+        for name, figures in here["figures"].items():
+            differences = less(here["figures"], name, figures)
+            if len(differences) > 1:
                 made[world, name] = measure.interval(differences)
     adjusted = measure.holm({key: made[key]["p"] for key in made})
-    return {key: value | {"adjusted": adjusted[key]} for key, value in made.items()}
+    nested = {world: {} for world in found}
+    for (world, name), value in made.items():
+        nested[world][name] = value | {"adjusted": adjusted[world, name]}
+    return nested
 
 
 def results(found, files):
-    intervals = {
-        world: {name: {figure: over([seed[figure] for seed in seeds]) for figure in FIGURES} for name, seeds in here["figures"].items()}
-        for world, here in found.items()
-    }
-    facts = {world: {key: over([seed[key] for seed in here["facts"]]) for key in here["facts"][0] if key != "seed"} for world, here in found.items()}
     # Rows of their own have other turns, so there are no pairs.
     own = {"grpo"} | {file.stem for file in files if "rows" in headers(file)}
-    grpo = compare(found, lambda all, name, seeds: name not in own and [a["rank"] - b["rank"] for a, b in zip(seeds, all["grpo"])])
-    control = compare(found, lambda all, name, seeds: [seed["rank"] - seed["shuffled_rank"] for seed in seeds])
-    nested = lambda flat: {world: {name: flat[world, name] for where, name in flat if where == world} for world in found}
+    pairs = lambda figures, other: [figures[seed]["rank"] - other[seed]["rank"] for seed in figures if seed in other]
     mean = {}
     for file in files:
-        here = [world for world in found if file.stem in intervals[world]]
-        seeds = min((len(found[world]["facts"]) for world in here), default=0)
-        each = [statistics.fmean(found[world]["figures"][file.stem][at]["rank"] for world in here) for at in range(seeds)]
-        if each:
-            mean[file.stem] = measure.interval(each) | {"environments": len(here)}
-    seeds = {world: [seed["seed"] for seed in here["facts"]] for world, here in found.items()}
-    return {"seeds": seeds, "facts": facts, "figures": intervals, "mean_rank": mean, "less_grpo": nested(grpo), "less_shuffled": nested(control)}
+        each = [here["figures"][file.stem] for here in found.values() if file.stem in here["figures"]]
+        common = [seed for seed in (each[0] if each else []) if all(seed in figures for figures in each)]
+        if common:
+            values = [statistics.fmean(figures[seed]["rank"] for figures in each) for seed in common]
+            mean[file.stem] = measure.interval(values) | {"environments": len(each)}
+    return {
+        "seeds": {world: list(here["facts"]) for world, here in found.items()},
+        "facts": {
+            world: {key: over([facts[key] for facts in here["facts"].values()]) for key in next(iter(here["facts"].values()))} for world, here in found.items()
+        },
+        "figures": {
+            world: {name: {key: over([seed[key] for seed in figures.values()]) for key in FIGURES} for name, figures in here["figures"].items()}
+            for world, here in found.items()
+        },
+        "mean_rank": mean,
+        "less_grpo": compare(found, lambda all, name, figures: [] if name in own else pairs(figures, all["grpo"])),
+        "less_shuffled": compare(found, lambda all, name, figures: [seed["rank"] - seed["shuffled_rank"] for seed in figures.values()]),
+    }
 
 
 def cell(value, scale=1.0, digits=2, note=""):
@@ -119,37 +129,47 @@ def choices(made, names, order):
     return text
 
 
-def sides(made, names, files):
+def verdicts(made, names, order):
     """What is shown, by the rules that were declared: made from the comparisons."""
     worlds = list(made["figures"])
-    sure = lambda family, name, way: [world for world in worlds if (seen := made[family][world].get(name)) and seen["adjusted"] <= 0.05 and way * seen["mean"] > 0]
-    lines = []
-    for label, way in (("above", 1), ("below", -1)):
-        parts = [f"{names[file.stem]} ({', '.join(names[world] for world in where)})" for file in files if (where := sure("less_grpo", file.stem, way))]
-        lines.append(f"- **Ranks {label} GRPO's, shown**: {'; '.join(parts) if parts else 'none'}.")
-    none = [f"{names[file.stem]} ({', '.join(names[world] for world in where)})" for file in files
-            if (where := [world for world in worlds if file.stem in made["figures"][world] and world not in sure("less_shuffled", file.stem, 1)])]
-    lines.append(f"- **Not shown to rank better than their own credits shuffled**: {'; '.join(none) if none else 'none'}.")
-    against = [f"{names[name]} in {names[world]}" for world in worlds for name in SEEING if name in made["figures"][world]
-               and made["figures"][world]["grpo"]["rank"]["mean"] > made["figures"][world][name]["rank"]["mean"]]
-    verdict = f"refuted; GRPO's mean is above {', '.join(against)}" if against else "not refuted"
-    lines.append(f"- **Credits that see the state rank above GRPO's everywhere**: {verdict}.")
-    return "\n".join(lines) + "\n"
+
+    def shown(family, name, way):
+        seen = {world: made[family][world].get(name) for world in worlds}
+        return [world for world in worlds if seen[world] and seen[world]["adjusted"] <= 0.05 and way * seen[world]["mean"] > 0]
+
+    def listed(of):
+        parts = [f"{names[name]} ({', '.join(names[world] for world in where)})" for name in order if (where := of(name))]
+        return "; ".join(parts) or "none"
+
+    def unshown(name):
+        return [world for world in worlds if name in made["figures"][world] and world not in shown("less_shuffled", name, 1)]
+
+    def behind(name):
+        mean = lambda world, name: made["figures"][world][name]["rank"]["mean"]
+        return [world for world in worlds if name in SEEING and name in made["figures"][world] and mean(world, "grpo") > mean(world, name)]
+
+    against = listed(behind)
+    return "\n".join([
+        f"- **Ranks above GRPO's, shown**: {listed(lambda name: shown('less_grpo', name, 1))}.",
+        f"- **Ranks below GRPO's, shown**: {listed(lambda name: shown('less_grpo', name, -1))}.",
+        f"- **Not shown to rank better than their own credits shuffled**: {listed(unshown)}.",
+        f"- **Each credit that sees the state ranks above GRPO's everywhere**: {'not refuted' if against == 'none' else 'refuted. Below GRPO on average are ' + against}.",
+    ]) + "\n"
 
 
-def write(home, worlds, seeds, files, out):
+def text(made, files):
+    """The page, from `results.json` and what the files say of themselves."""
     told = json.loads((HERE / "worlds.json").read_text())
-    found = gather(home, {world: told[world] for world in worlds}, seeds, files)
-    if not found:
-        return print("no environment has a complete seed yet")
-    made = results(found, files)
-    about = {file.stem: headers(file) for file in files}
+    about = {file.stem: headers(file) for file in files if file.stem in made["mean_rank"]}
     names = {name: said["name"] for name, said in about.items()} | {world: told[world]["name"] for world in told}
-    order = sorted(made["mean_rank"], key=lambda name: -made["mean_rank"][name]["mean"])
-    count = sorted({len(made["seeds"][world]) for world in found})
+    worlds = list(made["figures"])
+    # A mean over fewer environments is another mean: such rows come last.
+    order = sorted(about, key=lambda name: (made["mean_rank"][name]["environments"] < len(worlds), -made["mean_rank"][name]["mean"]))
+    count = sorted({len(made["seeds"][world]) for world in worlds})
+    counted = lambda seen: str(round(seen["mean"] * seen["seeds"]))
     facts = [
         [f"{names[world]}: {told[world]['about']}", str(len(made["seeds"][world])), cell(seen["success"], 100, 0), cell(seen["turns"], 1, 0), cell(seen["decided"], 1, 0),
-         cell(seen["positive"], 100, 0), cell(seen["choices"], 1, 0), cell(seen["seconds"], 1000, 0), str(round(seen["refused"]["mean"] * seen["refused"]["seeds"]))]
+         cell(seen["positive"], 100, 0), cell(seen["choices"], 1, 0), cell(seen["seconds"], 1000, 0), counted(seen["refused"])]
         for world, seen in made["facts"].items()
     ]
     parts = {
@@ -164,11 +184,21 @@ def write(home, worlds, seeds, files, out):
         "COST": estimators(made, names, order, 1, 1, "microseconds"),
         "FACTS": table("environment", ["seeds", "won, %", "audited turns", "that made a difference", "of these worth more, %", "choices", "audit, ms a turn", "refused"], facts),
         "FORMULAS": table("credit", ["formula", "source", "read"], [[f"[{names[name]}](estimators/{name}.yaml)", about[name]["about"], about[name]["source"], about[name]["read"]] for name in order]),
-        "FOUND": sides(made, names, [file for file in files if file.stem in made["mean_rank"]]),
+        "FOUND": verdicts(made, names, order),
     }
-    text = (HERE / "page.md").read_text()
+    page = (HERE / "page.md").read_text()
     for key, value in parts.items():
-        text = text.replace("{" + key + "}", value)
-    (out / "README.md").write_text(text)
-    (out / "results.json").write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+        page = page.replace("{" + key + "}", value)
+    return page
+
+
+def write(home, worlds, seeds, files, out):
+    told = json.loads((HERE / "worlds.json").read_text())
+    found = gather(home, {world: told[world] for world in worlds}, seeds, files)
+    if not found:
+        return print("no environment has a complete seed yet")
+    made = results(found, files)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(made, indent=1) + "\n")
+    (out / "README.md").write_text(text(made, files))
     print(f"{out / 'README.md'} is written: {', '.join(f'{world} {len(here)} seeds' for world, here in made['seeds'].items())}")
