@@ -137,8 +137,9 @@ def verdicts(made, names, order):
         seen = {world: made[family][world].get(name) for world in worlds}
         return [world for world in worlds if seen[world] and seen[world]["adjusted"] <= 0.05 and way * seen[world]["mean"] > 0]
 
-    def listed(of):
-        parts = [f"{names[name]} ({', '.join(names[world] for world in where)})" for name in order if (where := of(name))]
+    def listed(of, family=""):
+        size = lambda world, name: f" {made[family][world][name]['mean']:+.2f}" if family else ""
+        parts = [f"{names[name]} ({', '.join(names[world] + size(world, name) for world in where)})" for name in order if (where := of(name))]
         return "; ".join(parts) or "none"
 
     def unshown(name):
@@ -149,9 +150,12 @@ def verdicts(made, names, order):
         return [world for world in worlds if name in SEEING and name in made["figures"][world] and mean(world, "grpo") > mean(world, name)]
 
     against = listed(behind)
+    whole = [name for name in order if made["mean_rank"][name]["environments"] == len(worlds)]
+    mean = lambda name: f"{names[name]} {cell(made['mean_rank'][name])}"
     return "\n".join([
-        f"- **Ranks above GRPO's, shown**: {listed(lambda name: shown('less_grpo', name, 1))}.",
-        f"- **Ranks below GRPO's, shown**: {listed(lambda name: shown('less_grpo', name, -1))}.",
+        f"- **First by the mean of all environments**: {'; '.join(mean(name) for name in whole[:3])}. {mean('grpo')}.",
+        f"- **Ranks above GRPO's, shown**: {listed(lambda name: shown('less_grpo', name, 1), 'less_grpo')}.",
+        f"- **Ranks below GRPO's, shown**: {listed(lambda name: shown('less_grpo', name, -1), 'less_grpo')}.",
         f"- **Not shown to rank better than their own credits shuffled**: {listed(unshown)}.",
         f"- **Each credit that sees the state ranks above GRPO's everywhere**: {'not refuted' if against == 'none' else 'refuted. Below GRPO on average are ' + against}.",
     ]) + "\n"
