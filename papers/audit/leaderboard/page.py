@@ -8,6 +8,7 @@ import measure
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIGURES = ("right", "rank", "sign_regret", "choice_regret", "credited", "shuffled_right", "shuffled_rank", "microseconds")
+FEW = 10  # signs of a seed, below which their share isn't printed
 SEEING = ("step", "rtmc", "gagpo", "cast")
 
 
@@ -86,22 +87,31 @@ def results(found, files):
     }
 
 
-def cell(value, scale=1.0, digits=2, note=""):
+def cell(value, scale=1.0, digits=2, note="", most=None):
     if value is None:
         return "-"
-    number = lambda key: f"{scale * value[key]:.{digits}f}"
+    # A share's interval is cut where no share can be.
+    number = lambda key: f"{scale * value[key] if most is None else max(0.0, min(scale * value[key], most)):.{digits}f}"
     return number("mean") + (f" ({number('low')} to {number('high')})" if "low" in value else "") + note
 
 
-def table(first, columns, rows):
-    lines = ["| " + " | ".join([first, *columns]) + " |", "| --- |" + " ---: |" * len(columns)]
+def table(first, columns, rows, side=" ---: |"):
+    lines = ["| " + " | ".join([first, *columns]) + " |", "| --- |" + side * len(columns)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
 def estimators(made, names, order, scale, digits, figure):
     worlds = list(made["figures"])
-    pick = lambda world, name: made["figures"][world].get(name, {}).get(figure)
-    return table("", [names[world] for world in worlds], [[names[name], *(cell(pick(world, name), scale, digits) for world in worlds)] for name in order])
+    signs = figure in ("right", "shuffled_right")
+
+    def pick(world, name):
+        seen = made["figures"][world].get(name)
+        few = seen and signs and seen["credited"]["mean"] * made["facts"][world]["decided"]["mean"] < FEW
+        return None if few or not seen else seen[figure]
+
+    most = 100 if signs or figure == "credited" else None
+    rows = [[names[name], *(cell(pick(world, name), scale, digits, most=most) for world in worlds)] for name in order]
+    return table("", [names[world] for world in worlds], rows)
 
 
 def ranks(made, names, order):
@@ -115,7 +125,7 @@ def ranks(made, names, order):
             mark = " " + ("▲" if verdict["mean"] > 0 else "▼") if sure else ""
             row.append(cell(made["figures"][world].get(name, {}).get("rank"), 1, 2, mark))
         mean = made["mean_rank"][name]
-        few = f", {mean['environments']} environments" if mean["environments"] < len(worlds) else ""
+        few = f", {mean['environments']} of {len(worlds)}" if mean["environments"] < len(worlds) else ""
         rows.append([row[0], cell(mean, 1, 2, few), *row[1:]])
     ceiling = [cell(made["facts"][world]["ceiling"]) for world in worlds]
     return table("", ["mean of environments", *(names[world] for world in worlds)], [*rows, ["*ceiling*", "-", *ceiling]])
@@ -187,7 +197,8 @@ def text(made, files):
         "SHUFFLED_RIGHT": estimators(made, names, order, 100, 0, "shuffled_right"),
         "COST": estimators(made, names, order, 1, 1, "microseconds"),
         "FACTS": table("environment", ["seeds", "won, %", "audited turns", "that made a difference", "of these worth more, %", "choices", "audit, ms a turn", "refused"], facts),
-        "FORMULAS": table("credit", ["formula", "source", "read"], [[f"[{names[name]}](estimators/{name}.yaml)", about[name]["about"], about[name]["source"], about[name]["read"]] for name in order]),
+        "FORMULAS": table("credit", ["formula", "source", "read"], [[f"[{names[name]}](estimators/{name}.yaml)", about[name]["about"], about[name]["source"], about[name]["read"]] for name in order], " --- |"),
+        "LEFT": "".join(f"Not replayed yet: {headers(file)['name']}. " for file in files if file.stem not in about),
         "FOUND": verdicts(made, names, order),
     }
     page = (HERE / "page.md").read_text()
@@ -196,12 +207,21 @@ def text(made, files):
     return page
 
 
+def short(value):
+    """Numbers to seven digits: a processor of another type may differ in later ones."""
+    if isinstance(value, dict):
+        return {str(key): short(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [short(item) for item in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
 def write(home, worlds, seeds, files, out):
     told = json.loads((HERE / "worlds.json").read_text())
     found = gather(home, {world: told[world] for world in worlds}, seeds, files)
     if not found:
         return print("no environment has a complete seed yet")
-    made = results(found, files)
+    made = short(results(found, files))
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(made, indent=1) + "\n")
     (out / "README.md").write_text(text(made, files))
