@@ -44,8 +44,9 @@ def serve(arguments, rank, server):
     from transformers.utils import logging
 
     from . import PROTOCOL, VERSION
+    from .broadcast import to_all
     from .trainer import Trainer
-    from .wire import accept, connect, to_all
+    from .wire import accept, connect
 
     logging.disable_progress_bar()
     kind = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")

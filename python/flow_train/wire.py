@@ -1,8 +1,6 @@
-"""Messages between flow and rank 0, and from rank 0 to the other ranks. A message is a line of JSON and, where it says `bytes`, so many
-bytes behind it. No pickle: what arrives is numbers and text."""
-import json, socket, struct
-import torch
-import torch.distributed as dist
+"""Messages between flow and a trainer. A message is a line of JSON and, where it says `bytes`, so many bytes behind it. No pickle: what
+arrives is numbers and text."""
+import json, socket
 
 LONGEST_LINE = 1 << 27
 LONGEST_PAYLOAD = 1 << 32
@@ -64,25 +62,3 @@ def accept(server, secret):
         except (OSError, ValueError):
             pass
         connection.close()
-
-
-def to_all(message, group):
-    """What rank 0 received, on every rank. None: flow is gone."""
-    rank = dist.get_rank()
-    if dist.get_world_size() == 1:
-        return message
-    data = b""
-    if rank == 0 and message:
-        head = json.dumps(message[0]).encode()
-        data = struct.pack("<q", len(head)) + head + message[1]
-    size = torch.tensor([len(data)])
-    dist.broadcast(size, 0, group=group)
-    if not size.item():
-        return None
-    buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if rank == 0 else torch.empty(size.item(), dtype=torch.uint8)
-    dist.broadcast(buffer, 0, group=group)
-    if rank == 0:
-        return message
-    data = buffer.numpy().tobytes()
-    (head,) = struct.unpack_from("<q", data)
-    return json.loads(data[8 : 8 + head]), data[8 + head :]

@@ -186,6 +186,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
             outcome.figures.extend(explained.map(|share| ("explained_variance".into(), share)));
             // A critic has neither.
             outcome.figures.retain(|(name, _)| settings.objective != Objective::Value || !["kl", "entropy"].contains(&&**name));
+            // Nor is one known where a trainer has log-probabilities alone.
+            outcome.figures.retain(|(name, value)| name != "entropy" || !value.is_nan());
         }
         // Every process has now made the same weights and seen the same of the rows: one tells.
         if !first {
@@ -312,10 +314,14 @@ impl UpdateOutcome {
         columns.push(("ratio", figure(|row| row.ratio)));
         columns.push(("clip_share", figure(|row| row.clip_share)));
         columns.push(("loss_share", figure(|row| row.loss_share)));
-        columns.push(("logit_grad", figure(|row| row.logit_grad)));
+        let known = self.reports.iter().map(|row| Some(row.logit_grad).filter(|grad| !grad.is_nan()));
+        columns.push(("logit_grad", Arc::new(Float32Array::from_iter(known)) as ArrayRef));
         columns.push(("row_kl", figure(|row| row.kl)));
         if token_figures {
-            let lists = |of: fn(&TokenFigures) -> &Vec<f32>| f32_lists(self.tokens.iter().map(|tokens| of(tokens).as_slice()));
+            let lists = |of: fn(&TokenFigures) -> &Vec<f32>| {
+                let known = |tokens: &&[f32]| !tokens.iter().any(|number| number.is_nan());
+                f32_lists(self.tokens.iter().map(|tokens| Some(of(tokens).as_slice()).filter(known)))
+            };
             columns.push(("token_ratios", lists(|tokens| &tokens.ratios)));
             columns.push(("token_entropies", lists(|tokens| &tokens.entropies)));
             columns.push(("token_grads", lists(|tokens| &tokens.grads)));

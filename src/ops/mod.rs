@@ -49,7 +49,7 @@ use crate::rollout::agent::{Agent, PromptLayout};
 use crate::rollout::context::PassageSlot;
 use crate::rollout::player::Play;
 use checks::foreign_weights::{self, unconnected};
-use checks::{acting, by_name, heads, served, shared, update_order};
+use checks::{acting, by_name, heads, served, shared, tinker, update_order};
 use flow_core::row;
 use flow_env::process::Programs;
 use flow_model::ModelSettings;
@@ -277,6 +277,7 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Mistake> {
     mistakes.extend(by_name::readers(pipeline));
     mistakes.extend(sizes::wrong(pipeline));
     mistakes.extend(served::wrong(pipeline));
+    mistakes.extend(tinker::wrong(pipeline));
     mistakes.extend(shared::wrong(pipeline));
     mistakes.extend(acting::wrong(pipeline));
     mistakes.extend(foreign_weights::wrong(pipeline));

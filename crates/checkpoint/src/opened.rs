@@ -47,16 +47,38 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
     let own = Path::new(&load.load);
     let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
     Ok(match () {
-        () if train.torchrun.is_some() == train.address.is_some() => Some(("train", "say either `torchrun` or `address`")),
+        () if [train.torchrun.is_some(), train.address.is_some(), train.tinker.is_some()].iter().filter(|named| **named).count() != 1 => {
+            Some(("train", "say either `torchrun` or `address` or `tinker`"))
+        }
+        () if train.tinker.is_none() && train.named.is_some() => Some(("train", "`named` is the name on a server of `tinker`: leave it out")),
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
         () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
         () if gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
         () if is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
             Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
         }
+        () if train.tinker.is_some() && hosted(load).is_some() => hosted(load),
         () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
         () => None,
     })
+}
+
+/// Why an adapter can't learn on a server of Tinker's protocol, by its settings.
+fn hosted(load: &LoadModel) -> Option<(&'static str, &'static str)> {
+    if load.adapter.is_some() {
+        return Some(("adapter", "no weights can be sent to such a server, so that an adapter begins there: leave `adapter` out"));
+    }
+    if load.head == Some(Head::Value) {
+        return Some(("head", "such a server has language models and no critics: leave `head` or `train` out"));
+    }
+    let Some(lora) = &load.lora else {
+        return Some(("train", "such a server trains adapters, and not all weights: write `lora: { rank: 32, alpha: 32 }`"));
+    };
+    match () {
+        () if lora.dropout != 0.0 => Some(("lora", "such a server has no dropout: leave it out")),
+        () if lora.targets != ["all-linear"] => Some(("lora", "such a server chooses the layers itself: write `targets: [all-linear]`")),
+        () => None,
+    }
 }
 
 /// Whether it is a critic: `head` says so, or its files.

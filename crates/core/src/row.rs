@@ -161,11 +161,11 @@ pub const COLUMNS: &[Column] = &[
     column("ratio", Kind::F32, "mean over the row's tokens of the ratio that is clipped, in the update's last pass over it; 1 if unused"),
     column("clip_share", Kind::F32, "share of the row's tokens for which the clip decided, in that pass; 0 if unused"),
     column("loss_share", Kind::F32, "what the row added to the loss of its optimiser step in that pass: a step's rows add up to its loss; 0 if unused"),
-    column("logit_grad", Kind::F32, "norm of the gradient of that step's loss by the logits of the row's tokens, in that pass: how much the row moved the policy; of a critic by its values; before `max_grad_norm`; 0 if unused"),
+    column("logit_grad", Kind::F32, "norm of the gradient of that step's loss by the logits of the row's tokens, in that pass: how much the row moved the policy; of a critic by its values; before `max_grad_norm`; 0 if unused, null where a trainer has log-probabilities alone"),
     column("row_kl", Kind::F32, "mean over the row's tokens of the divergence from the reference, in nats, in that pass; without a KL term from the policy that acted; 0 if unused"),
     column("token_ratios", Kind::F32List, "of each response token the ratio that is clipped, in that pass, by `token_figures`; empty if unused"),
-    column("token_entropies", Kind::F32List, "of each response token the entropy of the distribution that it was drawn from, in nats, under the weights of that pass, by `token_figures`"),
-    column("token_grads", Kind::F32List, "of each response token its part of `logit_grad`, by `token_figures`; 0 of one that took no part"),
+    column("token_entropies", Kind::F32List, "of each response token the entropy of the distribution that it was drawn from, in nats, under the weights of that pass, by `token_figures`; null where a trainer has log-probabilities alone"),
+    column("token_grads", Kind::F32List, "of each response token its part of `logit_grad`, by `token_figures`; 0 of one that took no part, null as that"),
     column("like", Kind::U64, "the distinct state that the state after the turn is like (before it, by `of: state`): a hash of the name of the row that came to it first"),
     column("seen", Kind::U32, "how many states up to the end of the iteration were like that one: the same for all its rows; 0 for a reflection"),
     column("exploration", Kind::F32, "what the turn's exploration was worth, before its weight in the reward: R_explore of EAPO, Eq. 9"),
@@ -390,11 +390,12 @@ pub fn u32_lists<'a>(lists: impl Iterator<Item = &'a [u32]>) -> ArrayRef {
 }
 
 /// A list column of `f32`, a slice a row.
-pub fn f32_lists<'a>(lists: impl Iterator<Item = &'a [f32]>) -> ArrayRef {
+pub fn f32_lists<'a>(lists: impl Iterator<Item = impl Into<Option<&'a [f32]>>>) -> ArrayRef {
     let mut column = ListBuilder::new(Float32Builder::new()).with_field(Field::new("item", DataType::Float32, false));
     for list in lists {
-        column.values().append_slice(list);
-        column.append(true);
+        let list: Option<&[f32]> = list.into();
+        column.values().append_slice(list.unwrap_or_default());
+        column.append(list.is_some());
     }
     Arc::new(column.finish())
 }

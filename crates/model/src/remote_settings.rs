@@ -173,10 +173,10 @@ impl ServeSettings {
 
 /// Trains the model in processes of their own (`flow_train`: transformers, PEFT and FSDP2), which flow gives the
 /// gradient of the loss by each token's log-probability. Either flow starts them (`torchrun`), or they run already
-/// (`address`).
+/// (`address`), or the weights lie on a server of Tinker's protocol (`tinker`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("oneOf" = json!([{ "required": ["torchrun"] }, { "required": ["address"] }])))]
+#[schemars(extend("oneOf" = json!([{ "required": ["torchrun"] }, { "required": ["address"] }, { "required": ["tinker"] }])))]
 pub struct TrainSettings {
     /// Starts so many processes on this host by torchrun, each with a part of the weights; one for each GPU. `--ranks`
     /// of `flow run` and `flow resume` says it for one run.
@@ -189,6 +189,15 @@ pub struct TrainSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^\S+:[0-9]+$"))]
     pub address: Option<String>,
+    /// A server of Tinker's protocol, as `https://HOST`: an adapter learns there. Its key is in TINKER_API_KEY. flow
+    /// starts `python -m flow_tinker`, which measures what that server makes of a gradient before anything is learnt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^https?://[^\s/?#@]+[^\s?#]*$"))]
+    pub tinker: Option<String>,
+    /// With `tinker`, what the server calls the model, as `Qwen/Qwen3-8B`. Left out: the folder of `load`, where the
+    /// server's list of models has one of that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
     /// A folder for weights in passing: the start of the adapter, and each version until the next. The system's folder
     /// for temporary files when left out; a trainer on another host needs one that both sides see.
     #[serde(default, skip_serializing_if = "Option::is_none")]

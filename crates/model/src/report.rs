@@ -12,7 +12,8 @@ pub struct UpdateReport {
     /// Mean over tokens of the divergence from the reference when there is a KL term, else (by k3) of the policy that
     /// acted from this one.
     pub kl: f64,
-    /// Mean over response tokens of the entropy of the distribution they were drawn from, in nats.
+    /// Mean over response tokens of the entropy of the distribution they were drawn from, in nats; NaN where a trainer
+    /// has log-probabilities alone.
     pub entropy: f64,
     /// The share of response tokens for which the clipped branch decided.
     pub clip_fraction: f64,
@@ -45,7 +46,8 @@ pub struct UpdateReport {
 pub struct TokenFigures {
     /// The ratio that is clipped.
     pub ratios: Vec<f32>,
-    /// The entropy of the distribution that the token was drawn from, under the weights being trained, in nats.
+    /// The entropy of the distribution that the token was drawn from, under the weights being trained, in nats; NaN, and
+    /// the gradients too, where a trainer has log-probabilities alone.
     pub entropies: Vec<f32>,
     /// As [`RowReport::logit_grad`], of the token alone: the row's is the root of the sum of their squares.
     pub grads: Vec<f32>,
@@ -94,7 +96,8 @@ pub struct RowReport {
     pub kl: f32,
     /// The norm of the gradient of the step's loss by the logits of the row's tokens, before the gradient as a whole is
     /// clipped: how hard the row pulled at the policy. A token's is |w A f| sqrt((1 - p)^2 + the sum of the others'
-    /// squared probabilities), with the parts of the KL term and of others; of a critic's value the error's.
+    /// squared probabilities), with the parts of the KL term and of others; of a critic's value the error's. NaN where a
+    /// trainer has log-probabilities alone.
     pub logit_grad: f32,
 }
 

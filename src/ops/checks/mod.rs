@@ -19,6 +19,7 @@ pub mod served;
 pub mod shared;
 pub mod small_rewards;
 pub mod templates;
+pub mod tinker;
 pub mod trees;
 pub mod unused;
 pub mod update_order;

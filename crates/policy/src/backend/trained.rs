@@ -144,6 +144,10 @@ impl Model for TrainerModel {
                 "a trainer gives a token's log-probability, neither a distribution to distil nor a mean of its weights: leave `train` out",
             ));
         }
+        let reads = |settings: &UpdateSettings| settings.function.as_ref().is_some_and(|of| of.0.reads_entropy());
+        if self.trained.bare && (settings.entropy != 0.0 || reads(settings)) {
+            return Err(self.refuse("its trainer has log-probabilities and no entropies: leave the entropy out of the loss"));
+        }
         match (settings.objective == Objective::Value, self.trained.values()) {
             (true, false) => return Err(fault(ModelFault::NoValueHead)),
             (false, true) => return Err(fault(ModelFault::WritesNothing)),

@@ -46,10 +46,10 @@ impl Connection {
     pub fn open(model: &str, settings: &TrainSettings, cpu: bool) -> Result<Connection> {
         let fault = |what: String| PolicyError::model(model, ModelFault::Trainer { what });
         let timeout = Duration::from_secs_f64(settings.timeout);
-        let (stream, processes) = match (&settings.address, settings.ranks()) {
-            (Some(address), _) => (connected(address).map_err(fault)?, None),
-            (None, ranks) => {
-                let (stream, processes) = started(ranks, timeout, cpu).map_err(fault)?;
+        let (stream, processes) = match &settings.address {
+            Some(address) => (connected(address).map_err(fault)?, None),
+            None => {
+                let (stream, processes) = started(settings, timeout, cpu).map_err(fault)?;
                 (stream, Some(processes))
             }
         };
@@ -181,12 +181,12 @@ fn is_late(error: &std::io::Error) -> bool {
 }
 
 /// A trainer that flow starts here, which connects.
-fn started(ranks: usize, timeout: Duration, cpu: bool) -> Result<(TcpStream, Processes), String> {
+fn started(settings: &TrainSettings, timeout: Duration, cpu: bool) -> Result<(TcpStream, Processes), String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
     listener.set_nonblocking(true).map_err(|e| e.to_string())?;
     let address = listener.local_addr().map_err(|e| e.to_string())?.to_string();
     let secret = files::random().map_err(|e| format!("no random numbers: {e}"))?;
-    let mut processes = Processes::start(ranks, &address, &secret, cpu)?;
+    let mut processes = Processes::start(settings, &address, &secret, cpu)?;
     let end = Instant::now() + timeout;
     loop {
         match listener.accept() {

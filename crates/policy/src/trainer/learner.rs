@@ -140,8 +140,11 @@ impl Tracer for TrainerWeights<'_> {
         let tokens = pass.tokens(rows);
         let targets = pass.targets(rows, temperature);
         let to: Vec<usize> = targets.iter().map(|target| target.to).collect();
+        // One that has no entropies doesn't answer 0 for them.
+        let bare = self.model.bare && !bends;
         let count = if bends { 5 } else { 3 };
-        let mut figures: [Vec<f32>; 5] = std::array::from_fn(|_| vec![0.0; tokens]);
+        let count = if bare { 1 } else { count };
+        let mut figures: [Vec<f32>; 5] = std::array::from_fn(|i| vec![if bare && i > 0 { f32::NAN } else { 0.0 }; tokens]);
         if !targets.is_empty() {
             let (mut head, payload) = request(pass, rows, &targets);
             let sequences = head["sequences"].as_array().cloned().unwrap_or_default();

@@ -62,6 +62,8 @@ pub struct TrainedModel {
     /// The model's folder as it was opened, whose configuration and tokenizer are those of every version.
     base: PathBuf,
     adapted: bool,
+    /// Whether it has log-probabilities alone, and neither entropies nor slopes.
+    pub bare: bool,
     steps: Cell<u64>,
     /// The versions that are kept, and where their weights lie, oldest first; never empty.
     versions: VecDeque<(u64, PathBuf)>,
@@ -124,6 +126,8 @@ impl TrainedModel {
         let adapter = match local.filter(|local| local.start.adapter().is_some()) {
             // Both begin with the same numbers.
             Some(local) => local.save(&begun).map(|()| Some(begun))?,
+            // No weights can be sent to such a server.
+            None if train.tinker.is_some() => None,
             None if adapter.is_none() && load.lora.is_some() => fresh(load, critic, &base, seed, &begun)?.then_some(begun),
             None => adapter,
         };
@@ -139,6 +143,7 @@ impl TrainedModel {
             "seed": seed >> 1,
             "head": if critic { "value" } else { "language" },
             "vocabulary": tokenizer.vocab_size(),
+            "named": train.named,
         });
         let opening = Opening { model: name.into(), settings: train.clone(), cpu, ask };
         let (connection, opened) = opening.open()?;
@@ -150,7 +155,7 @@ impl TrainedModel {
         let sizes = Sizes { vocab: tokenizer.vocab_size(), rows: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
         let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
         let first = adapter.clone().unwrap_or_else(|| base.clone());
-        Ok(TrainedModel {
+        let trained = TrainedModel {
             name: name.into(),
             tokenizer,
             limits,
@@ -159,6 +164,7 @@ impl TrainedModel {
             link: RefCell::new(Link::Open(Box::new(connection))),
             opening,
             saved: RefCell::new(Some((0, first.clone()))),
+            bare: opened["entropy"] == false,
             again: Cell::new(false),
             base,
             adapted: load.lora.is_some() || adapter.is_some(),
@@ -166,7 +172,18 @@ impl TrainedModel {
             versions: VecDeque::from([(0, first)]),
             passing,
             learning: Cell::new(false),
-        })
+        };
+        trained.begun_there(local.is_none() && train.tinker.is_some())
+    }
+
+    /// Where the adapter begins on a server: the weights of version 0 come from there.
+    fn begun_there(mut self, there: bool) -> Result<TrainedModel> {
+        if there {
+            let folder = self.passing.0.join("start");
+            self.write("export", 0, &folder)?;
+            self.versions = VecDeque::from([(0, folder)]);
+        }
+        Ok(self)
     }
 
     fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {

@@ -1,6 +1,7 @@
 //! The processes of a trainer that flow starts: torchrun on this host, and what they print.
 
 use flow_core::child::{each_line, find_module};
+use flow_model::TrainSettings;
 use parking_lot::Mutex;
 use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 use std::collections::VecDeque;
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 pub const PYTHON: &str = "FLOW_TRAIN_PYTHON";
 /// What `make train-env` makes.
 const INSTALLED: &str = ".flow/train/bin/python";
+/// The same of a trainer whose weights lie on a server of Tinker's protocol, which has the SDK `tinker`.
+pub const TINKER_PYTHON: &str = "FLOW_TINKER_PYTHON";
+const TINKER_INSTALLED: &str = ".flow/tinker/bin/python";
 /// The variable with the secret that a client must send.
 pub const SECRET: &str = "FLOW_TRAIN_SECRET";
 /// How many of the last lines are kept, and how many an error quotes.
@@ -28,47 +32,61 @@ const GRACE: Duration = Duration::from_secs(10);
 /// # Errors
 /// If there is none, and what to do.
 pub fn python() -> Result<PathBuf, String> {
-    let named = std::env::var_os(PYTHON).filter(|python| !python.is_empty()).map(PathBuf::from);
-    let python = named.clone().unwrap_or_else(|| INSTALLED.into());
+    python_of(PYTHON, INSTALLED, "train-env", "torch, transformers and peft")
+}
+
+fn python_of(variable: &str, installed: &str, made: &str, with: &str) -> Result<PathBuf, String> {
+    let named = std::env::var_os(variable).filter(|python| !python.is_empty()).map(PathBuf::from);
+    let python = named.clone().unwrap_or_else(|| installed.into());
     if python.exists() {
         return Ok(python);
     }
     let there = if named.is_some() {
-        format!("{PYTHON} names {}, which isn't there", python.display())
+        format!("{variable} names {}, which isn't there", python.display())
     } else {
-        "there is no Python with torch".into()
+        format!("there is no Python with {with}")
     };
-    Err(format!("{there}: `make train-env` makes {INSTALLED}, or let {PYTHON} name one with torch, transformers and peft"))
+    Err(format!("{there}: `make {made}` makes {installed}, or let {variable} name one with {with}"))
 }
 
-/// torchrun and its ranks.
+/// torchrun and its ranks, or the process that speaks with a server of Tinker's protocol.
 pub struct Processes {
     child: Child,
     lines: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Processes {
-    /// Starts this many ranks. The first one connects to `address`.
+    /// Starts what `settings` name. The first rank connects to `address`.
     ///
     /// # Errors
     /// If there is no Python for it, or it can't be started.
-    pub fn start(ranks: usize, address: &str, secret: &str, cpu: bool) -> Result<Processes, String> {
-        let python = python()?;
-        let mut command = Command::new(&python);
-        command.args(["-m", "torch.distributed.run", "--standalone"]).arg(format!("--nproc-per-node={ranks}"));
-        command.args(["-m", "flow_train", "--connect", address]);
-        if cpu {
-            command.args(["--device", "cpu"]);
-        }
+    pub fn start(settings: &TrainSettings, address: &str, secret: &str, cpu: bool) -> Result<Processes, String> {
+        let (mut command, module) = match &settings.tinker {
+            Some(url) => {
+                let python = python_of(TINKER_PYTHON, TINKER_INSTALLED, "tinker-env", "the SDK `tinker`")?;
+                let mut command = Command::new(python);
+                command.args(["-m", "flow_tinker", "--url", url, "--timeout", &settings.timeout.to_string(), "--connect", address]);
+                (command, "flow_tinker")
+            }
+            None => {
+                let mut command = Command::new(python()?);
+                command.args(["-m", "torch.distributed.run", "--standalone"]).arg(format!("--nproc-per-node={}", settings.ranks()));
+                command.args(["-m", "flow_train", "--connect", address]);
+                if cpu {
+                    command.args(["--device", "cpu"]);
+                }
+                (command, "flow_train")
+            }
+        };
         command.env(SECRET, secret).env("PYTHONUNBUFFERED", "1");
-        find_module("flow_train", &mut command)?;
+        find_module(module, &mut command)?;
         // All ranks are on this host: nothing of theirs is to be reached from another one.
         for variable in ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"].into_iter().filter(|name| std::env::var_os(name).is_none()) {
             command.env(variable, "lo");
         }
         // A group of its own: Ctrl-C ends a run between two iterations, and the whole group can be ended.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(|e| format!("{}: {e}", python.display()))?;
+        let mut child = command.spawn().map_err(|e| format!("{}: {e}", command.get_program().display()))?;
         let lines = Arc::new(Mutex::new(VecDeque::new()));
         for stream in [child.stdout.take().map(boxed), child.stderr.take().map(boxed)].into_iter().flatten() {
             let lines = lines.clone();

@@ -1,0 +1,199 @@
+"""What flow asks of a model: trace, back, step, save, load. The messages are those of docs/protocol.md, section "Trainers"."""
+import json, os, time
+
+import numpy
+
+from . import files
+from .calls import Refused
+from .reduction import Measured, calls
+from .rows import Rows
+
+STATE = "tinker.json"
+REQUESTS = ("open", "zero", "trace", "back", "step", "export", "save", "load")
+
+
+class Trainer:
+    def __init__(self, server):
+        self.server = server
+        self.client = self.reference = self.traced = None
+        self.told = []
+        # Why its weights are those of no version.
+        self.lost = None
+        self.seconds = {}
+
+    def answer(self, message, payload):
+        """The answer to a request, and its payload."""
+        name = message["request"]
+        if name not in REQUESTS or (self.client is None) != (name == "open"):
+            raise Refused(f"`{name}` isn't what is to be asked now")
+        if self.lost and name != "load":
+            raise Refused(self.lost)
+        return getattr(self, name)(message, payload)
+
+    def open(self, message, _):
+        self.rank, alpha = wanted(message)
+        self.base, self.seed, self.vocabulary = message["base"], message["seed"], message["vocabulary"]
+        models = self.server.models()
+        self.named = named(message.get("named") or os.environ.get("FLOW_TINKER_BASE"), self.base, models)
+        scratch = self.server.create(self.named, self.rank, self.seed)
+        measured = Measured(self.server, scratch, self.vocabulary)
+        if measured.way is None:
+            raise Refused("the server computes no linear loss that is known here, so its gradients would be false:\n  " + "\n  ".join(measured.seen))
+        self.way, self.clips = measured.way, measured.clips()
+        found = self.exported(scratch)
+        self.server.release(scratch)
+        own = json.loads(found[files.CONFIG])
+        for field, asked, there in (("alpha", alpha, own.get("lora_alpha")), ("rank", self.rank, own.get("r"))):
+            if there is not None and float(there) != float(asked):
+                raise Refused(f"`lora: {{ {field}: {asked:g} }}`, and the server's adapters have {there}: it takes no other, so write `{field}: {there:g}`")
+        self.client = self.server.create(self.named, self.rank, self.seed)
+        with open(os.path.join(self.base, "config.json")) as file:
+            config = json.load(file)
+        config = config.get("text_config") or config
+        return {
+            "model": self.named,
+            "context": min(n for n in (models.get(self.named), config.get("max_position_embeddings"), 1 << 20) if n),
+            "width": config["hidden_size"],
+            "parameters": 0,
+            "trained": sum(numbers.size for numbers in files.tensors(found[files.WEIGHTS]).values()),
+            "entropy": False,
+            "reduction": self.way,
+            "clips": self.clips,
+        }, b""
+
+    def zero(self, *_):
+        """Forgets what was traced and told: nothing of it has been sent."""
+        self.traced, self.told, self.seconds = None, [], {}
+        return {}, b""
+
+    def trace(self, message, payload):
+        if message["entropy"]:
+            raise Refused("an entropy bonus or an entropy in the loss: a server of Tinker's protocol has log-probabilities alone")
+        rows = Rows(message, payload, self.vocabulary)
+        client = self.client
+        if message["reference"]:
+            # One that nothing is ever told: what it computes is the base.
+            self.reference = self.reference or self.server.create(self.named, self.rank, self.seed)
+            client = self.reference
+        all, begun = list(rows.told.values()), time.monotonic()
+        logprobs = self.server.forward(client, all)
+        if message["gradient"]:
+            self.traced = rows
+            self.took("forward", begun)
+        return {"computed": sum(map(len, all))}, rows.gather(logprobs).tobytes()
+
+    def back(self, message, payload):
+        if message["entropy"] or self.traced is None:
+            raise Refused("a gradient by entropies, or of nothing that was traced")
+        by = numpy.frombuffer(payload, "<f4")
+        if not numpy.isfinite(by).all():
+            raise Refused("a gradient with numbers that are none: nothing was sent")
+        self.told += [told for told in self.traced.scatter(by) if told.by.any()] or self.traced.scatter(by)[:1]
+        self.traced = None
+        return {}, b""
+
+    def step(self, message, _):
+        if message["weight_decay_of"]:
+            raise Refused("`weight_decay_of`: a server of Tinker's protocol has one `weight_decay`")
+        if message["max_grad_norm"] and not self.clips:
+            raise Refused(f"`max_grad_norm: {message['max_grad_norm']:g}`, which this server ignores without a word: write `max_grad_norm: 0`")
+        if not self.told:
+            raise Refused("a step of which no gradient was told")
+        begun = time.monotonic()
+        adam = dict(learning_rate=message["lr"], beta1=message["betas"][0], beta2=message["betas"][1], eps=message["eps"], weight_decay=message["weight_decay"])
+        if message["max_grad_norm"]:
+            adam["grad_clip_norm"] = message["max_grad_norm"]
+        # Until the answer is there nobody knows whether the step was made.
+        self.lost = "an update failed, and nobody knows whether the server made its step: `flow resume` goes on from the last version that was saved"
+        norm, finite = self.server.step(self.client, calls(self.way, [self.told]), adam)
+        told, self.told = self.told, []
+        if norm is None or not numpy.isfinite(norm) or not finite:
+            # It has made its step all the same.
+            self.lost = "the server made a step with a gradient that is no number: `flow resume` goes on from the last version that was saved"
+            return {"grad_norm": None, "finite": False}, b""
+        self.lost = None
+        self.took("step", begun)
+        return {"grad_norm": norm, "finite": True, "seconds": self.seconds, "computed": sum(map(len, told))}, b""
+
+    def took(self, part, begun):
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - begun
+
+    # On the server, and on disk what leads there.
+
+    def exported(self, client):
+        path = self.server.sampler(client)
+        return files.mended(self.server.archive(path), self.base, {"server": self.server.url, "base": self.named, "weights": path})
+
+    def export(self, message, _):
+        for name, data in self.exported(self.client).items():
+            write(os.path.join(message["folder"], name), data)
+        return {}, b""
+
+    def save(self, message, _):
+        state = {"server": self.server.url, "base": self.named, "state": self.server.save(self.client)}
+        folder = os.path.join(message["folder"], "optimizer")
+        os.mkdir(folder)
+        write(os.path.join(folder, STATE), json.dumps(state, indent=2).encode())
+        return self.export(message, None)
+
+    def load(self, message, _):
+        self.zero()
+        path = os.path.join(message["folder"], "optimizer", STATE)
+        if os.path.exists(path):
+            with open(path) as file:
+                state = json.load(file)
+            if state["server"] != self.server.url:
+                raise Refused(f"{path} names a state of {state['server']}, and this is {self.server.url}: its weights and moments can't be sent, so go on with that server")
+            try:
+                client = self.server.restore(state["state"])
+            except Refused as why:
+                raise Refused(f"the state {state['state']} of version {version(message['folder'])} can't be opened on {self.server.url}: {why}") from None
+        elif message["steps"]:
+            raise Refused(f"{path} isn't there: what was learnt so far lies on a server, and nothing says where")
+        else:
+            client = self.server.create(self.named, self.rank, self.seed)
+        self.server.release(self.client)
+        self.client, self.lost = client, None
+        return {}, b""
+
+
+def wanted(message):
+    """The rank and alpha of a model that a server of Tinker's protocol can train."""
+    lora, adapter = message.get("lora"), message.get("adapter")
+    if message.get("head") == "value":
+        raise Refused("a critic (`head: value`): a server of Tinker's protocol has language models alone")
+    if not lora:
+        raise Refused("all weights: a server of Tinker's protocol trains adapters alone, so write `lora: { rank: 32, alpha: 32 }`")
+    if lora.get("dropout"):
+        raise Refused(f"`dropout: {lora['dropout']:g}`, which a server of Tinker's protocol doesn't have")
+    if list(lora.get("targets") or ["all-linear"]) != ["all-linear"]:
+        raise Refused(f"`targets: {lora['targets']}`: such a server chooses the layers itself, so write `targets: [all-linear]`")
+    if adapter and not files.untrained(adapter):
+        raise Refused(f"the adapter in {adapter} has learnt already, and no weights can be sent to such a server")
+    return lora["rank"], lora["alpha"]
+
+
+def named(wanted, base, models):
+    """The name that the server has for the model."""
+    for name in (wanted, base, os.path.basename(base)):
+        if name in models:
+            return name
+    alike = [name for name in models if name.rsplit("/", 1)[-1] == os.path.basename(base)]
+    if not wanted and len(alike) == 1:
+        return alike[0]
+    raise Refused(f"the server has no model `{wanted or os.path.basename(base)}`, but {', '.join(sorted(models)) or 'none'}: name one by `named` of `train`")
+
+
+def version(folder):
+    try:
+        with open(os.path.join(folder, "trained.json")) as file:
+            return json.load(file)["version"]
+    except (OSError, ValueError, KeyError):
+        return os.path.basename(folder)
+
+
+def write(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
