@@ -48,10 +48,16 @@ def serve(wire, arguments):
                 answer = trainer.answer(*message)
         except Exception as error:
             why = str(error) if isinstance(error, Refused) else said(error)
-            print(f"flow_tinker: {why}", file=sys.stderr, flush=True)
+            if arguments.listen:
+                # Else flow says it.
+                print(f"flow_tinker: {why}", file=sys.stderr, flush=True)
             wire.write({"error": why})
             return why
         wire.write(*answer)
+    if trainer:
+        calls.seconds = 5.0
+        calls.begin()
+        trainer.close()
     return None
 
 

@@ -52,8 +52,8 @@ def tensors(data):
     return found
 
 
-def mended(found, base, place):
-    """The files as PEFT reads them, with `place`: where the server has the same weights."""
+def mended(found, base, begun, place):
+    """The files as PEFT reads them, with what was said of the adapter that flow began with, and `place`: where the server has the weights."""
     config = json.loads(found[CONFIG])
     own = tensors(found[WEIGHTS])
     broken = [name for name, numbers in own.items() if not numpy.isfinite(numbers).all()]
@@ -62,8 +62,15 @@ def mended(found, base, place):
     if config.get("target_modules") is None:
         # PEFT would take its own.
         config["target_modules"] = sorted({name.split(".lora_")[0].rsplit(".", 1)[1] for name in own})
+    config.update(begun)
     config.update(task_type="CAUSAL_LM", peft_type="LORA", base_model_name_or_path=base, flow_tinker=place)
     return {WEIGHTS: found[WEIGHTS], CONFIG: json.dumps(config, indent=2).encode()}
+
+
+def described(folder):
+    """The description of an adapter on disk."""
+    with open(f"{folder}/{CONFIG}") as file:
+        return json.load(file)
 
 
 def untrained(folder):

@@ -26,6 +26,10 @@ def look(url, model, rank, vocabulary, timeout, say=print):
         say("`forward_backward_custom` of the SDK sends signed weights by `cross_entropy`: its gradients are false here")
     if measured.way:
         say(f"grad_clip_norm: {'followed' if measured.clips() else 'ignored without a word'}")
+        other = server.create(model or next(iter(models)), rank, 8)
+        shrinks = measured.shrinks_others(other)
+        say(f"weight_decay: a client's step {'SHRINKS THE ADAPTERS OF ALL CLIENTS' if shrinks else 'leaves other clients as they are'}")
+        server.release(other)
     path = server.sampler(client)
     found = server.archive(path)
     config = json.loads(found[files.CONFIG])

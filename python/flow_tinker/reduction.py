@@ -103,6 +103,13 @@ class Measured:
         self.server.step(self.client, calls(self.way, a), {**sgd(s, norm), "grad_clip_norm": norm / 10})
         return before - self.loss(a[0]) < FALLS[0] / 2
 
+    def shrinks_others(self, other):
+        """Whether a step of another client with weight decay changes this one's weights."""
+        all = self.rows[:1]
+        before = self.server.forward(self.client, all)
+        self.server.step(other, calls(self.way, [all]), dict(learning_rate=0.1, beta1=0.0, beta2=0.0, eps=1.0, weight_decay=1.0))
+        return not numpy.array_equal(before[0], self.server.forward(self.client, all)[0])
+
 
 def all_finite(arrays):
     return all(numpy.isfinite(numbers).all() for numbers in arrays)

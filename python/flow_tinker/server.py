@@ -120,6 +120,32 @@ class Server:
             address, key = f"{self.url}/api/v1/training_runs/{run}/checkpoints/{name}/archive", self.key
         return self.calls("download", lambda: download(address, key))
 
+    # Generating. By several threads at once, so each call has limits of its own.
+
+    def generator(self, path, calls):
+        return calls("create_sampling_client", lambda: self.service.create_sampling_client(model_path=path))
+
+    def sample(self, client, prompt, asked, calls):
+        """Sampled tokens, their log-probabilities at temperature 1, and whether the limit of tokens ended them."""
+        types = self.sdk.types
+        made = calls("sample", lambda: client.sample(types.ModelInput.from_ints(prompt), 1, types.SamplingParams(**asked)))
+        found = made.sequences[0]
+        tokens, logprobs = list(found.tokens), [float(number) for number in found.logprobs or []]
+        if len(logprobs) != len(tokens) or not all(number == number and number > -1e9 for number in logprobs):
+            raise Refused(f"the server sampled {len(tokens)} tokens with {len(logprobs)} log-probabilities, or with some that are no numbers")
+        return [int(token) for token in tokens], logprobs, found.stop_reason == "length"
+
+    def weigh(self, client, prompt, calls):
+        """The log-probability of each token of a prompt from the second on."""
+        if len(prompt) < 2:
+            return []
+        found = list(calls("compute_logprobs", lambda: client.compute_logprobs(self.sdk.types.ModelInput.from_ints(prompt))))
+        # Some begin with nothing for the first token, as the SDK's types have it, and some with the second.
+        found = found[len(found) - len(prompt) + 1 :] if len(found) >= len(prompt) - 1 else found
+        if len(found) != len(prompt) - 1 or not all(number is not None and number == number for number in found):
+            raise Refused(f"the server weighed {len(found)} of the {len(prompt) - 1} tokens of a prompt")
+        return [float(number) for number in found]
+
 
 def norm(metrics):
     """The norm of the gradient, by what servers call it; None where they say none."""

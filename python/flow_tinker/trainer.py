@@ -32,6 +32,8 @@ class Trainer:
 
     def open(self, message, _):
         self.rank, alpha = wanted(message)
+        adapter = message.get("adapter")
+        self.begun = files.described(adapter) if adapter else {}
         self.base, self.seed, self.vocabulary = message["base"], message["seed"], message["vocabulary"]
         models = self.server.models()
         self.named = named(message.get("named") or os.environ.get("FLOW_TINKER_BASE"), self.base, models)
@@ -40,7 +42,7 @@ class Trainer:
         if measured.way is None:
             raise Refused("the server computes no linear loss that is known here, so its gradients would be false:\n  " + "\n  ".join(measured.seen))
         self.way, self.clips = measured.way, measured.clips()
-        found = self.exported(scratch)
+        found = self.server.archive(self.server.sampler(scratch))
         self.server.release(scratch)
         own = json.loads(found[files.CONFIG])
         for field, asked, there in (("alpha", alpha, own.get("lora_alpha")), ("rank", self.rank, own.get("r"))):
@@ -122,7 +124,7 @@ class Trainer:
 
     def exported(self, client):
         path = self.server.sampler(client)
-        return files.mended(self.server.archive(path), self.base, {"server": self.server.url, "base": self.named, "weights": path})
+        return files.mended(self.server.archive(path), self.base, self.begun, {"server": self.server.url, "base": self.named, "weights": path})
 
     def export(self, message, _):
         for name, data in self.exported(self.client).items():
@@ -144,17 +146,25 @@ class Trainer:
                 state = json.load(file)
             if state["server"] != self.server.url:
                 raise Refused(f"{path} names a state of {state['server']}, and this is {self.server.url}: its weights and moments can't be sent, so go on with that server")
+            # First, since a server has so many places.
+            self.server.release(self.client)
             try:
-                client = self.server.restore(state["state"])
+                self.client = self.server.restore(state["state"])
             except Refused as why:
                 raise Refused(f"the state {state['state']} of version {version(message['folder'])} can't be opened on {self.server.url}: {why}") from None
         elif message["steps"]:
             raise Refused(f"{path} isn't there: what was learnt so far lies on a server, and nothing says where")
         else:
-            client = self.server.create(self.named, self.rank, self.seed)
-        self.server.release(self.client)
-        self.client, self.lost = client, None
+            self.server.release(self.client)
+            self.client = self.server.create(self.named, self.rank, self.seed)
+        self.lost = None
         return {}, b""
+
+    def close(self):
+        """Frees its places on the server."""
+        for client in (self.client, self.reference):
+            if client is not None:
+                self.server.release(client)
 
 
 def wanted(message):

@@ -288,16 +288,24 @@ pub enum RowError {
         /// What the table says.
         expected: DataType,
     },
+    /// A column that must be known is null somewhere.
+    #[error("column `{0}` is null where a trainer has log-probabilities alone (`train: {{ tinker: ... }}`), and this needs it")]
+    Unknown(String),
     /// Arrow refused: columns of different lengths, or a batch too large.
     #[error("{0}")]
     Arrow(#[from] arrow::error::ArrowError),
 }
 
+/// The columns that are null where a trainer has log-probabilities alone.
+const UNKNOWN: [&str; 3] = ["logit_grad", "token_entropies", "token_grads"];
+
 /// The schema of rows with these columns, in this order. Fails with [`RowError::Missing`] for a column outside the
 /// table.
 pub fn schema(names: &[&str]) -> Result<SchemaRef, RowError> {
-    let field =
-        |name: &&str| kind(name).map(|kind| Field::new(*name, kind.arrow(), false)).ok_or_else(|| RowError::Missing(name.to_string()));
+    let nullable = |name: &str| UNKNOWN.contains(&name);
+    let field = |name: &&str| {
+        kind(name).map(|kind| Field::new(*name, kind.arrow(), nullable(name))).ok_or_else(|| RowError::Missing(name.to_string()))
+    };
     Ok(Arc::new(Schema::new(names.iter().map(field).collect::<Result<Vec<_>, _>>()?)))
 }
 
@@ -345,6 +353,9 @@ macro_rules! typed {
         #[doc = concat!("The column `name` as `", stringify!($array), "`.")]
         pub fn $name<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a $array, RowError> {
             let array = rows.column_by_name(name).ok_or_else(|| RowError::Missing(name.into()))?;
+            if array.null_count() > 0 {
+                return Err(RowError::Unknown(name.into()));
+            }
             array.as_any().downcast_ref().ok_or_else(|| RowError::Type {
                 name: name.into(),
                 actual: array.data_type().clone(),

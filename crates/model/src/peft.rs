@@ -51,7 +51,7 @@ const READ: &str = "base_model_name_or_path r lora_alpha lora_dropout target_mod
 /// The values of the other fields that mean plain LoRA. PEFT adds fields with each version: an unknown field that is
 /// off changes nothing.
 const RULES: &[Rule] = &[
-    ("task_type inference_mode auto_mapping peft_version revision", any),
+    ("task_type inference_mode auto_mapping peft_version revision flow_tinker", any),
     // Which modules have an adapter follows from the tensors.
     ("exclude_modules layers_to_transform layers_pattern", any),
     // Settings of kinds that have a switch of their own.

@@ -318,6 +318,20 @@ fn a_trainer_that_fails_is_told_with_the_cause() {
     assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
 }
 
+/// One that has log-probabilities alone answers with these alone; what follows from entropies isn't 0.
+#[test]
+fn a_trainer_without_entropies_leaves_out_what_follows_from_them() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let opened = "{\"context\": 256, \"width\": 32, \"entropy\": false}\n";
+    let figures = "{\"bytes\": 8}\n\0\0\0\0\0\0\0\0";
+    let answers = vec!["{\"protocol\": 1}\n", opened, "{}\n", figures, "{}\n", "{\"finite\": true, \"grad_norm\": 2.0}\n"];
+    let model = TrainedModel::open("actor", &own, &trainer(answers), None, 3, true).unwrap();
+    let row = Example { prompt: vec![5, 6], response: vec![7, 8], logprobs: vec![-1.0; 2], advantage: 1.0, ..Default::default() };
+    let (_, report) = model.learn(&[row], &UpdateSettings::default(), None).unwrap();
+    assert!(report.entropy.is_nan() && report.rows[0].logit_grad.is_nan() && report.tokens_of[0].entropies.iter().all(|h| h.is_nan()));
+    assert!(report.grad_norm == 2.0 && report.loss.is_finite() && report.rows[0].ratio.is_finite());
+}
+
 /// A trainer that ends between two requests is missed at once, while the run generates.
 #[test]
 fn a_trainer_that_is_gone_is_missed_between_two_requests() {
@@ -416,6 +430,24 @@ fn what_cannot_be_trained_there_is_said() {
     ] {
         let (at, error) = said(train(torchrun(1), &model));
         assert!(at == setting && error.to_string().contains("`train` asks"), "{at}: {error}");
+    }
+    // On a server of Tinker's protocol adapters learn, which begin there.
+    let hosted = |lora: Option<LoraSettings>, adapter: Option<String>, head: Option<Head>| {
+        let tinker: TrainSettings = serde_json::from_value(serde_json::json!({ "tinker": "http://127.0.0.1:1" })).unwrap();
+        let models = BTreeMap::from([("actor".to_string(), train(tinker, &LoadModel { lora, adapter, head, ..own.clone() }))]);
+        inspect("actor", &models).map_or_else(|(at, error)| (at, error.to_string()), |_| ("", String::new()))
+    };
+    let lora = |dropout, target: &str| Some(LoraSettings { rank: 4, alpha: 32.0, dropout, targets: vec![target.into()] });
+    assert_eq!(hosted(lora(0.0, "all-linear"), None, None).0, "");
+    let plain = folder("adapters").join("plain").display().to_string();
+    for (found, at, why) in [
+        (hosted(None, None, None), "train", "trains adapters"),
+        (hosted(lora(0.1, "all-linear"), None, None), "lora", "no dropout"),
+        (hosted(lora(0.0, "q_proj"), None, None), "lora", "chooses the layers itself"),
+        (hosted(None, Some(plain), None), "adapter", "begins there"),
+        (hosted(lora(0.0, "all-linear"), None, Some(Head::Value)), "head", "no critics"),
+    ] {
+        assert!(found.0 == at && found.1.contains(why), "{found:?}");
     }
     // Also an adapter that PEFT would compute and a server wouldn't, on a model that only transformers knows.
     let temporary = tempfile::tempdir().unwrap();
