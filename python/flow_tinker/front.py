@@ -100,6 +100,15 @@ class Front(BaseHTTPRequestHandler):
         pass
 
 
+class Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, address):
+        """Whoever hung up needs no answer."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, address)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="python -m flow_tinker.front", description="Generates for flow by a server of Tinker's protocol")
     parser.add_argument("--url", required=True, help="where the server is")
@@ -116,7 +125,7 @@ def main():
     except Refused as why:
         print(f"flow_tinker.front: {why}", file=sys.stderr, flush=True)
         os._exit(1)
-    front = ThreadingHTTPServer((host, int(port)), Front)
+    front = Quiet((host, int(port)), Front)
     front.tinker, front.seconds, front.loaded = server, arguments.timeout, {}
     print(f"flow_tinker.front: http://{host}:{front.server_port}, by {arguments.url}", flush=True)
     try:
