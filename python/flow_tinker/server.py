@@ -45,8 +45,10 @@ class Server:
     def create(self, base, rank, seed):
         return self.calls("create_lora_training_client", lambda: self.service.create_lora_training_client(base_model=base, rank=rank, seed=seed & 0x7FFFFFFF, train_unembed=False))
 
-    def restore(self, path):
-        return self.calls("create_training_client_from_state_with_optimizer", lambda: self.service.create_training_client_from_state_with_optimizer(path))
+    def restore(self, path, moments=True):
+        """A client with the weights that were saved there, and the optimiser's moments."""
+        name = "create_training_client_from_state" + ("_with_optimizer" if moments else "")
+        return self.calls(name, lambda: getattr(self.service, name)(path))
 
     def release(self, client):
         """Frees a client's place, where the server can; else it is free when the session is over."""

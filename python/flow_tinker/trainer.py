@@ -31,9 +31,9 @@ class Trainer:
         return getattr(self, name)(message, payload)
 
     def open(self, message, _):
-        self.rank, alpha = wanted(message)
         adapter = message.get("adapter")
         self.begun = files.described(adapter) if adapter else {}
+        self.rank, alpha = wanted(message, self.begun)
         self.base, self.seed, self.vocabulary = message["base"], message["seed"], message["vocabulary"]
         models = self.server.models()
         self.named = named(message.get("named") or os.environ.get("FLOW_TINKER_BASE"), self.base, models)
@@ -48,7 +48,8 @@ class Trainer:
         for field, asked, there in (("alpha", alpha, own.get("lora_alpha")), ("rank", self.rank, own.get("r"))):
             if there is not None and float(there) != float(asked):
                 raise Refused(f"`lora: {{ {field}: {asked:g} }}`, and the server's adapters have {there}: it takes no other, so write `{field}: {there:g}`")
-        self.client = self.server.create(self.named, self.rank, self.seed)
+        self.state = self.state_of(adapter) if adapter else None
+        self.client = self.start()
         with open(os.path.join(self.base, "config.json")) as file:
             config = json.load(file)
         config = config.get("text_config") or config
@@ -63,6 +64,27 @@ class Trainer:
             "clips": self.clips,
         }, b""
 
+    def start(self):
+        """A client with the weights that it begins with."""
+        return self.server.restore(self.state, moments=False) if self.state else self.server.create(self.named, self.rank, self.seed)
+
+    def state_of(self, adapter):
+        """Where the server has an adapter; nothing of one that has learnt nothing."""
+        path = os.path.join(adapter, "optimizer", STATE)
+        if os.path.exists(path):
+            return self.placed(path)["state"]
+        if not files.untrained(adapter):
+            raise Refused(f"the adapter in {adapter} has learnt already, and no weights can be sent to such a server")
+        return None
+
+    def placed(self, path):
+        """What a file says of a state on this server."""
+        with open(path) as file:
+            state = json.load(file)
+        if state["server"] != self.server.url:
+            raise Refused(f"{path} names a state of {state['server']}, and this is {self.server.url}: its weights and moments can't be sent, so go on with that server")
+        return state
+
     def zero(self, *_):
         """Forgets what was traced and told: nothing of it has been sent."""
         self.traced, self.told, self.seconds = None, [], {}
@@ -75,7 +97,7 @@ class Trainer:
         client = self.client
         if message["reference"]:
             # One that nothing is ever told: what it computes is the base.
-            self.reference = self.reference or self.server.create(self.named, self.rank, self.seed)
+            self.reference = self.reference or self.start()
             client = self.reference
         all, begun = list(rows.told.values()), time.monotonic()
         logprobs = self.server.forward(client, all)
@@ -142,10 +164,7 @@ class Trainer:
         self.zero()
         path = os.path.join(message["folder"], "optimizer", STATE)
         if os.path.exists(path):
-            with open(path) as file:
-                state = json.load(file)
-            if state["server"] != self.server.url:
-                raise Refused(f"{path} names a state of {state['server']}, and this is {self.server.url}: its weights and moments can't be sent, so go on with that server")
+            state = self.placed(path)
             # First, since a server has so many places.
             self.server.release(self.client)
             try:
@@ -156,7 +175,7 @@ class Trainer:
             raise Refused(f"{path} isn't there: what was learnt so far lies on a server, and nothing says where")
         else:
             self.server.release(self.client)
-            self.client = self.server.create(self.named, self.rank, self.seed)
+            self.client = self.start()
         self.lost = None
         return {}, b""
 
@@ -167,19 +186,19 @@ class Trainer:
                 self.server.release(client)
 
 
-def wanted(message):
-    """The rank and alpha of a model that a server of Tinker's protocol can train."""
-    lora, adapter = message.get("lora"), message.get("adapter")
+def wanted(message, begun):
+    """The rank and alpha of a model that a server of Tinker's protocol can train; `begun` describes an adapter that is there."""
+    lora = message.get("lora")
     if message.get("head") == "value":
         raise Refused("a critic (`head: value`): a server of Tinker's protocol has language models alone")
+    if begun:
+        return begun["r"], begun["lora_alpha"]
     if not lora:
         raise Refused("all weights: a server of Tinker's protocol trains adapters alone, so write `lora: { rank: 32, alpha: 32 }`")
     if lora.get("dropout"):
         raise Refused(f"`dropout: {lora['dropout']:g}`, which a server of Tinker's protocol doesn't have")
     if list(lora.get("targets") or ["all-linear"]) != ["all-linear"]:
         raise Refused(f"`targets: {lora['targets']}`: such a server chooses the layers itself, so write `targets: [all-linear]`")
-    if adapter and not files.untrained(adapter):
-        raise Refused(f"the adapter in {adapter} has learnt already, and no weights can be sent to such a server")
     return lora["rank"], lora["alpha"]
 
 

@@ -6,7 +6,7 @@ import json, os, pathlib, shutil, struct, subprocess, sys, tempfile, unittest, u
 HERE = pathlib.Path(__file__).parent
 STATES = tempfile.mkdtemp(prefix="flow-tinker-test-")
 os.environ["TINKER_STAND_IN"] = STATES
-sys.path[:0] = [str(HERE / "tinker_stand_in"), str(HERE.parent)]
+sys.path[:0] = [str(HERE / "tinker_stand_in"), str(HERE), str(HERE.parent)]
 
 import numpy
 import tinker
@@ -17,9 +17,8 @@ from flow_tinker.rows import Rows
 from flow_tinker.server import Server
 from flow_tinker.trainer import Trainer
 from tinker_machine import VOCABULARY, Machine
+from tinker_messages import LORA, STEP, logprobs, opening, step, trace
 
-LORA = dict(rank=8, alpha=32.0, dropout=0.0, targets=["all-linear"])
-STEP = dict(request="step", lr=1e-3, betas=[0.9, 0.999], eps=1e-8, weight_decay=0.01, weight_decay_of={}, max_grad_norm=0.0)
 ROWS = [([5, 6, 7], [8, 9, 10]), ([20, 21], [22, 23, 24, 25]), ([5, 6, 7], [8, 11])]
 
 
@@ -43,34 +42,24 @@ def base():
     return folder
 
 
-def opening(**options):
-    return {**dict(request="open", base=base(), adapter=None, lora=LORA, seed=7, head="language", vocabulary=VOCABULARY, named="tiny"), **options}
-
-
 def opened(seconds=60, **options):
     trainer = Trainer(server(seconds))
-    trainer.answer(opening(**options), b"")
+    trainer.answer(opening(base(), VOCABULARY, **{"named": "tiny", **options}), b"")
     return trainer
 
 
-def message(rows=ROWS, temperature=1.0, **options):
-    sequences = [[*prompt, *response[:-1]] for prompt, response in rows]
-    at = [(i, len(prompt) + j - 1, token) for i, (prompt, response) in enumerate(rows) for j, token in enumerate(response)]
-    numbers = [x for s in sequences for x in s] + [a[k] for k in range(3) for a in at]
-    payload = struct.pack(f"<{len(numbers)}I", *numbers) + struct.pack(f"<{len(at)}f", *[temperature] * len(at))
-    return {**dict(request="trace", sequences=[len(s) for s in sequences], choices=len(at), gradient=True, entropy=False, reference=False), **options}, payload
+def message(rows=ROWS, **options):
+    return trace(rows, **options)
 
 
-def traced(trainer, **options):
-    return numpy.frombuffer(trainer.answer(*message(**options))[1], "<f4")
+def traced(trainer, rows=ROWS, **options):
+    return logprobs(trainer, rows, **options)
 
 
 def stepped(trainer, seed=1):
     """One step whose gradient is random."""
-    trainer.answer(dict(request="zero"), b"")
-    by = numpy.random.default_rng(seed).normal(size=len(traced(trainer))).astype("<f4")
-    trainer.answer(dict(request="back", entropy=False), by.tobytes())
-    return by, trainer.answer(STEP, b"")[0]
+    by = numpy.random.default_rng(seed).normal(size=sum(len(response) for _, response in ROWS)).astype("<f4")
+    return by, step(trainer, ROWS, by)[0]
 
 
 class Fault:
@@ -239,7 +228,7 @@ class Failures(unittest.TestCase):
             "temperature of 0.7": dict(temperature=0.7),
             "an entropy": dict(entropy=True),
             "among some tokens": dict(allowed=[1]),
-            "the token 300": dict(rows=[([5, 300], [6])]),
+            "the token 318": dict(rows=[([5, 318], [6])]),
         }.items():
             with Fault("forward 1 refuse"), self.assertRaisesRegex(Refused, why):
                 trainer.answer(*message(**options))
@@ -261,6 +250,13 @@ class Failures(unittest.TestCase):
         trainer.answer(dict(request="export", folder=folder, version=1), b"")
         with self.assertRaisesRegex(Refused, "has learnt already"):
             opened(adapter=folder)
+        # One that the server has itself is no obstacle: it begins with its weights, and without its moments.
+        saved = tempfile.mkdtemp(dir=STATES)
+        trainer.answer(dict(request="save", folder=saved, version=1), b"")
+        other = opened(adapter=saved, lora=None)
+        self.assertTrue((traced(other) == traced(trainer)).all())
+        self.assertEqual(tinker.MACHINE.client(other.client.model_id)["steps"], 0)
+        self.assertTrue((traced(other, gradient=False, reference=True) == traced(trainer)).all())
 
     def test_a_missing_key_is_said(self):
         with self.assertRaisesRegex(Refused, "TINKER_API_KEY isn't set, and https://a.b isn't on this machine"):

@@ -7,7 +7,7 @@ import io, json, os, pathlib, secrets, struct, tarfile
 
 import numpy
 
-VOCABULARY, RANK, ALPHA = 300, 8, 32.0
+VOCABULARY, RANK, ALPHA = 318, 8, 32.0
 NAMES = {"a": "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "b": "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"}
 
 

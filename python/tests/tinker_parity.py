@@ -5,7 +5,7 @@ messages. It needs torch, transformers, peft and the SDK `tinker`.
 
 SkyRL computes q, k, v by one fused matrix and gate, up by another, each with one lora_A; SHARED=1, the default, has the plain loop do so too.
 """
-import json, os, pathlib, struct, sys, tempfile, unittest
+import json, os, pathlib, sys, tempfile, unittest
 
 import numpy
 import torch
@@ -15,9 +15,9 @@ from flow_tinker.calls import Calls
 from flow_tinker.server import Server
 from flow_tinker.trainer import Trainer
 from safetensors.torch import load_file
+from tinker_messages import logprobs, opening, step
 
 URL, MODEL, SHARED = os.environ["FLOW_TINKER_URL"], os.environ["MODEL"], os.environ.get("SHARED", "1") == "1"
-STEP = dict(lr=1e-3, betas=[0.9, 0.999], eps=1e-8, weight_decay=0.01, weight_decay_of={}, max_grad_norm=0.0)
 TOGETHER = (("self_attn", ("q_proj", "k_proj", "v_proj")), ("mlp", ("gate_proj", "up_proj")))
 CLOSE = 1e-6
 
@@ -41,17 +41,7 @@ def rows():
     return [(random.integers(0, 256, n).tolist(), random.integers(0, 256, m).tolist()) for n, m in ((5, 4), (3, 9), (4, 3), (6, 9))]
 
 
-def told(trainer, rows, gradient=True, reference=False):
-    """The log-probability of each response token, by the message that flow would send."""
-    sequences = [[*prompt, *response[:-1]] for prompt, response in rows]
-    at = [(i, len(prompt) + j - 1, token) for i, (prompt, response) in enumerate(rows) for j, token in enumerate(response)]
-    numbers = [x for s in sequences for x in s] + [a[k] for k in range(3) for a in at]
-    payload = struct.pack(f"<{len(numbers)}I", *numbers) + struct.pack(f"<{len(at)}f", *[1.0] * len(at))
-    _, answer = trainer.answer(dict(request="trace", sequences=[len(s) for s in sequences], choices=len(at), gradient=gradient, entropy=False, reference=reference), payload)
-    return numpy.frombuffer(answer, "<f4")
-
-
-def logprobs(net, rows):
+def computed(net, rows):
     all = []
     for prompt, response in rows:
         logs = torch.log_softmax(net(torch.tensor([[*prompt, *response[:-1]]])).logits[0, len(prompt) - 1 :].float(), -1)
@@ -59,12 +49,11 @@ def logprobs(net, rows):
     return torch.cat(all)
 
 
-def opened(rank=8):
+def opened():
     calls = Calls(600)
     trainer = Trainer(Server(URL, calls))
-    lora = dict(rank=rank, alpha=32.0, dropout=0.0, targets=["all-linear"])
     vocabulary = json.load(open(f"{MODEL}/config.json"))["vocab_size"]
-    about, _ = trainer.answer(dict(request="open", base=MODEL, adapter=None, lora=lora, seed=7, head="language", vocabulary=vocabulary), b"")
+    about, _ = trainer.answer(opening(MODEL, vocabulary), b"")
     return trainer, about
 
 
@@ -77,19 +66,18 @@ def exported(trainer, request="export"):
 class Parity(unittest.TestCase):
     def test_three_steps_are_those_of_a_plain_loop(self):
         trainer, about = opened()
+        self.addCleanup(trainer.close)
         print(about, file=sys.stderr)
         own, random = rows(), numpy.random.default_rng(2)
         begun = exported(trainer)
         net = plain(begun)
         trained = list({id(p): p for p in net.parameters() if p.requires_grad}.values())
         optimizer = torch.optim.AdamW(trained, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
-        first = logprobs(net, own).detach().numpy()
-        for step in range(3):
-            trainer.answer(dict(request="zero"), b"")
-            found, expected = told(trainer, own), logprobs(net, own)
-            by = random.normal(size=len(found)).astype("f4")
-            trainer.answer(dict(request="back", entropy=False), by.tobytes())
-            stepped, _ = trainer.answer(dict(request="step", **STEP), b"")
+        first = computed(net, own).detach().numpy()
+        for number in range(3):
+            expected = computed(net, own)
+            by = random.normal(size=len(expected)).astype("f4")
+            stepped, found = step(trainer, own, by)
             optimizer.zero_grad()
             (expected * torch.tensor(by)).sum().backward()
             norm = torch.stack([p.grad.double().square().sum() for p in trained]).sum().sqrt().item()
@@ -98,21 +86,17 @@ class Parity(unittest.TestCase):
             ours = {name.replace(".default", ""): p.detach() for name, p in net.named_parameters(remove_duplicate=False) if p.requires_grad}
             self.assertEqual(sorted(ours), sorted(theirs))
             apart = max((ours[name] - theirs[name]).abs().max().item() for name in ours)
-            line = f"step {step + 1}: log-probabilities {abs(found - expected.detach().numpy()).max():.1e} apart, norm {stepped['grad_norm'] / norm - 1:+.1e}, weights {apart:.1e}"
+            line = f"step {number + 1}: log-probabilities {abs(found - expected.detach().numpy()).max():.1e} apart, norm {stepped['grad_norm'] / norm - 1:+.1e}, weights {apart:.1e}"
             print(line, file=sys.stderr)
             self.assertLess(abs(stepped["grad_norm"] / norm - 1), 1e-5)
             self.assertLess(apart, CLOSE)
-        self.assertLess(abs(told(trainer, own, gradient=False, reference=True) - first).max(), 1e-4, "the reference is what it began with")
+        self.assertLess(abs(logprobs(trainer, own, gradient=False, reference=True) - first).max(), 1e-4, "the reference is what it began with")
         # From what was saved, in another session: the next step is the same. Without decay, which on SkyRL shrinks the adapters of all clients.
         saved = exported(trainer, "save")
         other, _ = opened()
+        self.addCleanup(other.close)
         other.answer(dict(request="load", folder=saved, steps=3), b"")
-        norms = []
-        for each in (trainer, other):
-            each.answer(dict(request="zero"), b"")
-            told(each, own)
-            each.answer(dict(request="back", entropy=False), by.tobytes())
-            norms.append(each.answer(dict(request="step", **{**STEP, "weight_decay": 0.0}), b"")[0]["grad_norm"])
+        norms = [step(each, own, by, weight_decay=0.0)[0]["grad_norm"] for each in (trainer, other)]
         a, b = (load_file(f"{exported(each)}/adapter_model.safetensors") for each in (trainer, other))
         apart = max((a[name] - b[name]).abs().max().item() for name in a)
         print(f"from a saved state: the next step {apart:.1e} apart, norms {norms}", file=sys.stderr)

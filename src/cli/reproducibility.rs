@@ -12,13 +12,17 @@ pub enum Promise {
     Served,
     /// Other processes learn.
     Trained,
+    /// Somebody else's server learns.
+    Hosted,
 }
 
 impl Promise {
     /// The weakest promise of the pipeline's models; none where it has no model.
     pub fn of(pipeline: &Pipeline) -> Option<Promise> {
         let of = |model: &Value| {
-            if !model["train"].is_null() {
+            if !model["train"]["tinker"].is_null() {
+                Promise::Hosted
+            } else if !model["train"].is_null() {
                 Promise::Trained
             } else if !model["serve"].is_null() || !model["openai"].is_null() {
                 Promise::Served
@@ -41,6 +45,9 @@ impl Promise {
             Promise::Served => {
                 "L1: servers generate: rows hold exactly the sampled tokens, and learning from the log repeats bit for bit".into()
             }
+            Promise::Hosted => "below L2: another's server learns: what it makes of a gradient is measured when the run begins, its rounding and batching \
+                                are its own, and to go on needs the states that it keeps"
+                .into(),
             Promise::Trained => {
                 "L2: other processes learn: it repeats on the same number of them, and is equal up to a measured bound on others".into()
             }
@@ -64,6 +71,8 @@ mod tests {
 
     #[test]
     fn what_is_promised_follows_from_the_models() {
+        let hosted = "actor: { load: ., lora: { rank: 1, alpha: 32 }, train: { tinker: \"http://a\" } }";
+        assert_eq!(promise(hosted), Some(Promise::Hosted));
         assert_eq!(promise("actor: { new: tiny }"), Some(Promise::Own));
         assert_eq!(promise("actor: { openai: \"http://a/v1\", model: m }"), Some(Promise::Served));
         assert!(Promise::Own.text("cuda, H100").contains("may differ") && Promise::Own.text("cpu").contains("bit for bit"));

@@ -132,6 +132,11 @@ impl ShowArgs {
             let there = self.iterations(&table, run)?;
             return Err(Error::Request(format!("iteration {iteration} has no trajectories{there}")));
         }
+        if self.moved && trajectories.iter().all(|trajectory| trajectory["gradient"].is_null()) {
+            return Err(Error::Request(format!(
+                "no gradient of a row is known in iteration {iteration}: a trainer that has log-probabilities alone doesn't tell them"
+            )));
+        }
         let chosen = trajectories.iter().find(|t| self.sample.is_none_or(|s| t["sample"] == s)).ok_or_else(|| {
             let mut samples: Vec<u64> = trajectories.iter().filter_map(|t| t["sample"].as_u64()).collect();
             samples.sort();

@@ -53,6 +53,7 @@ mod served;
 mod slea_rl;
 mod study;
 mod terminal;
+mod tinker;
 mod trees;
 mod update;
 mod weights;

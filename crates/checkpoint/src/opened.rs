@@ -63,15 +63,22 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
     })
 }
 
+/// What says where a server of Tinker's protocol has an adapter and its optimiser, in the adapter's folder.
+const HOSTED_STATE: &str = "optimizer/tinker.json";
+
 /// Why an adapter can't learn on a server of Tinker's protocol, by its settings.
 fn hosted(load: &LoadModel) -> Option<(&'static str, &'static str)> {
-    if load.adapter.is_some() {
-        return Some(("adapter", "no weights can be sent to such a server, so that an adapter begins there: leave `adapter` out"));
+    let states = |folder: &String| Path::new(folder).join(HOSTED_STATE).exists();
+    if load.adapter.as_ref().is_some_and(|folder| !states(folder)) {
+        return Some(("adapter", "no weights can be sent to such a server: name an adapter that a run left there, or leave `adapter` out"));
     }
     if load.head == Some(Head::Value) {
         return Some(("head", "such a server has language models and no critics: leave `head` or `train` out"));
     }
     let Some(lora) = &load.lora else {
+        if load.adapter.is_some() {
+            return None;
+        }
         return Some(("train", "such a server trains adapters, and not all weights: write `lora: { rank: 32, alpha: 32 }`"));
     };
     match () {

@@ -444,7 +444,7 @@ fn what_cannot_be_trained_there_is_said() {
         (hosted(None, None, None), "train", "trains adapters"),
         (hosted(lora(0.1, "all-linear"), None, None), "lora", "no dropout"),
         (hosted(lora(0.0, "q_proj"), None, None), "lora", "chooses the layers itself"),
-        (hosted(None, Some(plain), None), "adapter", "begins there"),
+        (hosted(None, Some(plain), None), "adapter", "that a run left there"),
         (hosted(lora(0.0, "all-linear"), None, Some(Head::Value)), "head", "no critics"),
     ] {
         assert!(found.0 == at && found.1.contains(why), "{found:?}");

@@ -123,11 +123,12 @@ impl TrainedModel {
         let seed = mix(seed, text(name));
         let passing = Passing::new(train.folder.as_deref())?;
         let begun = passing.0.join("start");
-        let adapter = match local.filter(|local| local.start.adapter().is_some()) {
+        // No weights can be sent to a server of Tinker's protocol: one that learnt there is named.
+        let there = train.tinker.is_some() && adapter.is_some();
+        let adapter = match local.filter(|_| !there).filter(|local| local.start.adapter().is_some()) {
             // Both begin with the same numbers.
             Some(local) => local.save(&begun).map(|()| Some(begun))?,
-            // No weights can be sent to such a server.
-            None if train.tinker.is_some() => None,
+            None if train.tinker.is_some() => adapter,
             None if adapter.is_none() && load.lora.is_some() => fresh(load, critic, &base, seed, &begun)?.then_some(begun),
             None => adapter,
         };
@@ -173,7 +174,7 @@ impl TrainedModel {
             passing,
             learning: Cell::new(false),
         };
-        trained.begun_there(local.is_none() && train.tinker.is_some())
+        trained.begun_there(local.is_none() && !there && train.tinker.is_some())
     }
 
     /// Where the adapter begins on a server: the weights of version 0 come from there.
@@ -288,8 +289,20 @@ impl TrainedModel {
             self.versions = versions;
             self.learning.set(false);
             *self.saved.borrow_mut() = Some((self.newest(), newest.clone()));
+            self.export_again()?;
         }
         Ok(self.newest())
+    }
+
+    /// On a server of Tinker's protocol weights may be a client's, and generate no more once that is gone: those of the
+    /// newest version come from the client that goes on.
+    fn export_again(&mut self) -> Result<()> {
+        if self.opening.settings.tinker.is_some() {
+            let (version, folder) = (self.newest(), self.passing.0.join(format!("resumed-{}", self.newest())));
+            self.write("export", version, &folder)?;
+            self.versions.back_mut().into_iter().for_each(|newest| newest.1.clone_from(&folder));
+        }
+        Ok(())
     }
 
     /// Writes the adapter of a version, or all its weights, for a server to load: into a folder in `root` that is

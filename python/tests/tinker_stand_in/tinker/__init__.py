@@ -111,6 +111,12 @@ class ServiceClient:
     def create_training_client_from_state_with_optimizer(self, path):
         return Training(MACHINE.create(RANK, 0, MACHINE.saved(path)))
 
+    def create_training_client_from_state(self, path):
+        client = self.create_training_client_from_state_with_optimizer(path)
+        own = MACHINE.client(client.model_id)
+        own.update(steps=0, m={key: 0 * moment for key, moment in own["m"].items()}, v={key: 0 * moment for key, moment in own["v"].items()})
+        return client
+
     def create_sampling_client(self, model_path):
         return Sampling(model_path)
 
