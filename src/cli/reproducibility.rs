@@ -45,9 +45,11 @@ impl Promise {
             Promise::Served => {
                 "L1: servers generate: rows hold exactly the sampled tokens, and learning from the log repeats bit for bit".into()
             }
-            Promise::Hosted => "below L2: another's server learns: what it makes of a gradient is measured when the run begins, its rounding and batching \
+            Promise::Hosted => {
+                "below L2: another's server learns: what it makes of a gradient is measured when the run begins, its rounding and batching \
                                 are its own, and to go on needs the states that it keeps"
-                .into(),
+                    .into()
+            }
             Promise::Trained => {
                 "L2: other processes learn: it repeats on the same number of them, and is equal up to a measured bound on others".into()
             }

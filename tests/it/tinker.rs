@@ -100,7 +100,8 @@ const LEARNT: &str = "select iteration, task, sample, turn, used, version, ratio
 /// What a run did, and the weights of each version.
 fn made(run: &Path) -> (Vec<serde_json::Value>, Vec<serde_json::Value>, Vec<Vec<u8>>) {
     let versions = std::fs::read_dir(run.join("weights")).unwrap().count();
-    let weights = (0..versions).map(|version| std::fs::read(run.join(format!("weights/{version}/actor/adapter_model.safetensors"))).unwrap());
+    let weights =
+        (0..versions).map(|version| std::fs::read(run.join(format!("weights/{version}/actor/adapter_model.safetensors"))).unwrap());
     (ask(run, PLAYED), ask(run, LEARNT), weights.collect())
 }
 
@@ -120,7 +121,8 @@ fn a_hosted_run_learns_and_what_has_no_source_is_null() {
     assert!(of("entropy").is_none() && of("grad_norm") > Some(0.0) && of("logprob_gap") < Some(1e-5), "{figures:?}");
     let gap = figures.iter().find(|row| row["name"].as_str().unwrap().starts_with("gap_")).unwrap();
     assert!(gap["n"] == 3 && gap["most"].as_f64() < Some(1e-5), "each version was proved: {gap}");
-    let nulls = "select count(*) as n, count(logit_grad) as grads, count(token_entropies) as entropies, count(token_ratios) as ratios from update";
+    let nulls =
+        "select count(*) as n, count(logit_grad) as grads, count(token_entropies) as entropies, count(token_ratios) as ratios from update";
     let nulls = &ask(&run, nulls)[0];
     assert!(nulls["n"].as_u64() > Some(10) && nulls["grads"] == 0 && nulls["entropies"] == 0 && nulls["ratios"] == nulls["n"], "{nulls}");
     let message = fails(flow().arg("show").arg(&run).arg("--moved"));

@@ -50,7 +50,9 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
         () if [train.torchrun.is_some(), train.address.is_some(), train.tinker.is_some()].iter().filter(|named| **named).count() != 1 => {
             Some(("train", "say either `torchrun` or `address` or `tinker`"))
         }
-        () if train.tinker.is_none() && train.named.is_some() => Some(("train", "`named` is the name on a server of `tinker`: leave it out")),
+        () if train.tinker.is_none() && train.named.is_some() => {
+            Some(("train", "`named` is the name on a server of `tinker`: leave it out"))
+        }
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
         () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
         () if gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
@@ -63,7 +65,7 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
     })
 }
 
-/// What says where a server of Tinker's protocol has an adapter and its optimiser, in the adapter's folder.
+/// The file in an adapter's folder that names its state on a server of Tinker's protocol.
 const HOSTED_STATE: &str = "optimizer/tinker.json";
 
 /// Why an adapter can't learn on a server of Tinker's protocol, by its settings.

@@ -19,7 +19,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     mistakes
 }
 
-/// An update by what such a server doesn't have.
+/// Settings of an update that such a server doesn't have.
 fn learnt(node: &Node, model: &str) -> Vec<Mistake> {
     let with = node.with.raw();
     let number = |key: &str, default: f64| with[key].as_f64().unwrap_or(default);
@@ -50,13 +50,16 @@ fn written(node: &Node, model: &str) -> Vec<Mistake> {
     let agent = &with["agent"];
     let free = is(node, Role::Reflects) || agent["decode"] == "free";
     if is(node, Role::Plays) && !free && with["actor"] != "expert" {
-        let what = format!("`{}` chooses among listed actions, and `{model}` learns on a server that knows the whole vocabulary alone", node.id);
+        let what =
+            format!("`{}` chooses among listed actions, and `{model}` learns on a server that knows the whole vocabulary alone", node.id);
         return vec![Mistake::in_node(node, &["with", "agent", "decode"], what).help("write `decode: free`")];
     }
     let given = |of: &Value| of["temperature"].as_f64();
     let Some(temperature) = given(with).or(given(agent)).filter(|temperature| ![0.0, 1.0].contains(temperature)) else { return vec![] };
-    let what =
-        format!("`{}` samples at {temperature}, and `{model}` learns on a server that has log-probabilities at temperature 1 alone", node.id);
+    let what = format!(
+        "`{}` samples at {temperature}, and `{model}` learns on a server that has log-probabilities at temperature 1 alone",
+        node.id
+    );
     let at: &[&str] = if given(with).is_some() { &["with", "temperature"] } else { &["with", "agent", "temperature"] };
     vec![Mistake::in_node(node, at, what).help("sample at 1")]
 }

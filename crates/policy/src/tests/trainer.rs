@@ -318,7 +318,7 @@ fn a_trainer_that_fails_is_told_with_the_cause() {
     assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
 }
 
-/// One that has log-probabilities alone answers with these alone; what follows from entropies isn't 0.
+/// A trainer that has log-probabilities alone: figures that are made of entropies are no number, and not 0.
 #[test]
 fn a_trainer_without_entropies_leaves_out_what_follows_from_them() {
     let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
