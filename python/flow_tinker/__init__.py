@@ -1,7 +1,7 @@
 """A trainer for flow whose weights lie on a server of Tinker's protocol: log-probabilities and the gradient of a loss by them go over the
 network, as docs/protocol.md ("Trainers") says on one side and the SDK `tinker` on the other.
 
-It holds no loss. What a server makes of a told gradient is measured before the first step (`reduction`).
+It holds no loss. How the server reduces a linear loss is measured before the first step (`reduction`).
 """
 
 VERSION = "0.1.0"

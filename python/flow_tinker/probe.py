@@ -1,4 +1,4 @@
-"""Says what a server of Tinker's protocol is: how it reduces a told gradient and what it ignores. It needs the SDK `tinker` and nothing of flow.
+"""Says what a server of Tinker's protocol is: how it reduces a linear loss and what it ignores. It needs the SDK `tinker` and nothing of flow.
 
     python -m flow_tinker.probe http://127.0.0.1:8000 [--model NAME] [--rank 8] [--vocabulary 256]
 """
@@ -6,7 +6,7 @@ import argparse, json, os, sys
 
 from . import files
 from .calls import Calls, Refused
-from .reduction import WAYS, Measured
+from .reduction import ENCODINGS, Measured
 from .server import Server
 
 
@@ -18,13 +18,13 @@ def look(url, model, rank, vocabulary, timeout, say=print):
         raise Refused("it has several models: name one with --model")
     client = server.create(model or next(iter(models)), rank, 7)
     measured = Measured(server, client, vocabulary)
-    for line in measured.seen:
+    for line in measured.report:
         say(f"  {line}")
-    tells = {"sum": "`cross_entropy` with weights of both signs is their sum", "mean": "`cross_entropy` is no sum; `cispo` clipped to a ratio of 1, times positions and sequences, is a sum"}
-    say(f"reduction: {tells.get(measured.way, f'neither of {list(WAYS)}: gradients told to it are false')}")
-    if measured.way == "mean":
+    meaning = {"sum": "`cross_entropy` with weights of both signs is their sum", "mean": "`cross_entropy` is no sum; `cispo` clipped to a ratio of 1, times positions and sequences, is a sum"}
+    say(f"reduction: {meaning.get(measured.encoding, f'neither of {list(ENCODINGS)}: its gradients are false')}")
+    if measured.encoding == "mean":
         say("`forward_backward_custom` of the SDK sends signed weights by `cross_entropy`: its gradients are false here")
-    if measured.way:
+    if measured.encoding:
         say(f"grad_clip_norm: {'followed' if measured.clips() else 'ignored without a word'}")
         other = server.create(model or next(iter(models)), rank, 8)
         shrinks = measured.shrinks_others(other)
@@ -37,7 +37,7 @@ def look(url, model, rank, vocabulary, timeout, say=print):
     said = ", ".join(f"{field} {config.get(field)}" for field in ("r", "lora_alpha", "lora_dropout", "target_modules"))
     say(f"adapter: {said}; layers {sorted({name.split('.lora_')[0].rsplit('.', 1)[1] for name in own})}, {sum(n.size for n in own.values())} numbers")
     server.release(client)
-    return measured.way
+    return measured.encoding
 
 
 def main():

@@ -1,15 +1,15 @@
-"""The rows of a pass as sequences of positions with a target each, which is how a server of Tinker's protocol reads them."""
+"""The rows of a pass as a server of Tinker's protocol reads them: sequences with a target at each position."""
 import numpy
 
 from .calls import Refused
 
 
-class Told:
-    """Tokens, the token that is asked for behind each, and, once it is known, the gradient of the loss by each log-probability."""
+class Sequence:
+    """Tokens, the target after each, and, once it is known, the gradient of the loss by the log-probability of each target."""
 
     def __init__(self, tokens, targets):
         self.tokens, self.targets = tokens, targets
-        self.by = None
+        self.gradient = None
 
     def __len__(self):
         return len(self.tokens)
@@ -43,7 +43,7 @@ class Rows:
                 layer += 1
             layers[sequence[i], layer][place[i]] = token[i]
             self.at.append(((sequence[i], layer), place[i]))
-        self.told = {key: self.cut(sequences[key[0]], chosen) for key, chosen in layers.items()}
+        self.sequences = {key: self.cut(sequences[key[0]], chosen) for key, chosen in layers.items()}
 
     @staticmethod
     def cut(sequence, chosen):
@@ -51,17 +51,17 @@ class Rows:
         last = max(chosen)
         targets = numpy.append(sequence[1 : last + 1], 0)[: last + 1]
         targets[list(chosen)] = list(chosen.values())
-        return Told(sequence[: last + 1], targets)
+        return Sequence(sequence[: last + 1], targets)
 
     def gather(self, logprobs):
-        """The number of each choice, of those of each position."""
-        numbers = dict(zip(self.told, logprobs))
+        """The log-probability of each choice, from those of each position."""
+        numbers = dict(zip(self.sequences, logprobs))
         return numpy.array([numbers[key][place] for key, place in self.at], "<f4")
 
     def scatter(self, by):
-        """What is told of each sequence, given the gradient by each choice."""
-        for told in self.told.values():
-            told.by = numpy.zeros(len(told), "f4")
+        """The sequences with their gradient, given the one by each choice."""
+        for sequence in self.sequences.values():
+            sequence.gradient = numpy.zeros(len(sequence), "f4")
         for (key, place), number in zip(self.at, by):
-            self.told[key].by[place] = number
-        return list(self.told.values())
+            self.sequences[key].gradient[place] = number
+        return list(self.sequences.values())

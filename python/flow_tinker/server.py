@@ -66,27 +66,28 @@ class Server:
 
     # Numbers.
 
-    def datum(self, told, **inputs):
+    def datum(self, sequence, **inputs):
         types = self.sdk.types
-        tensors = {"target_tokens": types.TensorData.from_numpy(numpy.asarray(told.targets, "int64"))}
+        tensors = {"target_tokens": types.TensorData.from_numpy(numpy.asarray(sequence.targets, "int64"))}
         tensors |= {name: types.TensorData.from_numpy(numpy.asarray(numbers, "float32")) for name, numbers in inputs.items()}
-        return types.Datum(model_input=types.ModelInput.from_ints([int(token) for token in told.tokens]), loss_fn_inputs=tensors)
+        return types.Datum(model_input=types.ModelInput.from_ints([int(token) for token in sequence.tokens]), loss_fn_inputs=tensors)
 
-    def forward(self, client, all):
+    def forward(self, client, sequences):
         """The log-probability of each target."""
-        data = [self.datum(told, weights=numpy.ones(len(told))) for told in all]
-        return self.logprobs("forward", all, self.calls("forward", lambda: client.forward(data, "cross_entropy")))
+        data = [self.datum(sequence, weights=numpy.ones(len(sequence))) for sequence in sequences]
+        return self.logprobs("forward", sequences, self.calls("forward", lambda: client.forward(data, "cross_entropy")))
 
-    def logprobs(self, what, all, answer):
+    def logprobs(self, call, sequences, answer):
         found = [output["logprobs"].to_numpy().reshape(-1).astype("f4") for output in answer.loss_fn_outputs]
-        if [len(numbers) for numbers in found] != [len(told) for told in all]:
-            raise Refused(f"the server's answer to `{what}` has {[len(n) for n in found][:4]}... numbers where {[len(t) for t in all][:4]}... were asked for")
+        if [len(numbers) for numbers in found] != [len(sequence) for sequence in sequences]:
+            lengths = [[len(each) for each in arrays][:4] for arrays in (found, sequences)]
+            raise Refused(f"the server's answer to `{call}` has {lengths[0]}... numbers where {lengths[1]}... were asked for")
         return found
 
-    def step(self, client, calls, adam):
-        """Tells the gradient of a linear loss by `calls` of (sequences, inputs of each, loss, its settings), makes a step, and gives the norm
-        that the server says. All are sent before the first answer is waited for."""
-        data = [([self.datum(told, **own) for told, own in zip(all, inputs)], loss, config) for all, inputs, loss, config in calls]
+    def step(self, client, batches, adam):
+        """One step of AdamW on linear losses: `batches` are sequences, the inputs of each, the loss and its settings. Everything is sent before the
+        first answer is waited for. The answer: the gradient's norm as the server reports it, and whether all log-probabilities are numbers."""
+        data = [([self.datum(sequence, **own) for sequence, own in zip(all, inputs)], loss, config) for all, inputs, loss, config in batches]
         types = self.sdk.types
 
         def send():
@@ -95,7 +96,7 @@ class Server:
             return [future.result() for future in sent], made.result()
 
         answers, made = self.calls("forward_backward and optim_step", send)
-        finite = all(numpy.isfinite(numbers).all() for (told, *_), answer in zip(calls, answers) for numbers in self.logprobs("forward_backward", told, answer))
+        finite = all(numpy.isfinite(numbers).all() for (all_of, *_), answer in zip(batches, answers) for numbers in self.logprobs("forward_backward", all_of, answer))
         return norm(made.metrics or {}), finite
 
     # Weights.

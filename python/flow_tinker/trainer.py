@@ -5,7 +5,7 @@ import numpy
 
 from . import files
 from .calls import Refused
-from .reduction import Measured, calls
+from .reduction import Measured, encode
 from .rows import Rows
 
 STATE = "tinker.json"
@@ -16,7 +16,8 @@ class Trainer:
     def __init__(self, server):
         self.server = server
         self.client = self.reference = self.traced = None
-        self.told = []
+        # Sequences with their gradient, until the step sends them.
+        self.batch = []
         # Why its weights are those of no version.
         self.lost = None
         self.seconds = {}
@@ -39,9 +40,9 @@ class Trainer:
         self.named = named(message.get("named") or os.environ.get("FLOW_TINKER_BASE"), self.base, models)
         scratch = self.server.create(self.named, self.rank, self.seed)
         measured = Measured(self.server, scratch, self.vocabulary)
-        if measured.way is None:
-            raise Refused("the server computes no linear loss that is known here, so its gradients would be false:\n  " + "\n  ".join(measured.seen))
-        self.way, self.clips = measured.way, measured.clips()
+        if measured.encoding is None:
+            raise Refused("the server computes no linear loss that is known here, so its gradients would be false:\n  " + "\n  ".join(measured.report))
+        self.encoding, self.clips = measured.encoding, measured.clips()
         found = self.server.archive(self.server.sampler(scratch))
         self.server.release(scratch)
         own = json.loads(found[files.CONFIG])
@@ -60,7 +61,7 @@ class Trainer:
             "parameters": 0,
             "trained": sum(numbers.size for numbers in files.tensors(found[files.WEIGHTS]).values()),
             "entropy": False,
-            "reduction": self.way,
+            "reduction": self.encoding,
             "clips": self.clips,
         }, b""
 
@@ -86,8 +87,8 @@ class Trainer:
         return state
 
     def zero(self, *_):
-        """Forgets what was traced and told: nothing of it has been sent."""
-        self.traced, self.told, self.seconds = None, [], {}
+        """Forgets what was traced, and gradients, which haven't been sent yet."""
+        self.traced, self.batch, self.seconds = None, [], {}
         return {}, b""
 
     def trace(self, message, payload):
@@ -96,15 +97,15 @@ class Trainer:
         rows = Rows(message, payload, self.vocabulary)
         client = self.client
         if message["reference"]:
-            # One that nothing is ever told: what it computes is the base.
+            # A second client, which never makes a step.
             self.reference = self.reference or self.start()
             client = self.reference
-        all, begun = list(rows.told.values()), time.monotonic()
-        logprobs = self.server.forward(client, all)
+        sequences, begun = list(rows.sequences.values()), time.monotonic()
+        logprobs = self.server.forward(client, sequences)
         if message["gradient"]:
             self.traced = rows
             self.took("forward", begun)
-        return {"computed": sum(map(len, all))}, rows.gather(logprobs).tobytes()
+        return {"computed": sum(map(len, sequences))}, rows.gather(logprobs).tobytes()
 
     def back(self, message, payload):
         if message["entropy"] or self.traced is None:
@@ -112,7 +113,8 @@ class Trainer:
         by = numpy.frombuffer(payload, "<f4")
         if not numpy.isfinite(by).all():
             raise Refused("a gradient with numbers that are none: nothing was sent")
-        self.told += [told for told in self.traced.scatter(by) if told.by.any()] or self.traced.scatter(by)[:1]
+        sequences = self.traced.scatter(by)
+        self.batch += [sequence for sequence in sequences if sequence.gradient.any()] or sequences[:1]
         self.traced = None
         return {}, b""
 
@@ -121,23 +123,23 @@ class Trainer:
             raise Refused("`weight_decay_of`: a server of Tinker's protocol has one `weight_decay`")
         if message["max_grad_norm"] and not self.clips:
             raise Refused(f"`max_grad_norm: {message['max_grad_norm']:g}`, which this server ignores without a word: write `max_grad_norm: 0`")
-        if not self.told:
-            raise Refused("a step of which no gradient was told")
+        if not self.batch:
+            raise Refused("a step without a gradient")
         begun = time.monotonic()
         adam = dict(learning_rate=message["lr"], beta1=message["betas"][0], beta2=message["betas"][1], eps=message["eps"], weight_decay=message["weight_decay"])
         if message["max_grad_norm"]:
             adam["grad_clip_norm"] = message["max_grad_norm"]
         # Until the answer is there nobody knows whether the step was made.
         self.lost = "an update failed, and nobody knows whether the server made its step: `flow resume` goes on from the last version that was saved"
-        norm, finite = self.server.step(self.client, calls(self.way, [self.told]), adam)
-        told, self.told = self.told, []
+        norm, finite = self.server.step(self.client, encode(self.encoding, [self.batch]), adam)
+        self.batch = []
         if norm is None or not numpy.isfinite(norm) or not finite:
             # It has made its step all the same.
             self.lost = "the server made a step with a gradient that is no number: `flow resume` goes on from the last version that was saved"
             return {"grad_norm": None, "finite": False}, b""
         self.lost = None
         self.took("step", begun)
-        return {"grad_norm": norm, "finite": True, "seconds": self.seconds, "computed": sum(map(len, told))}, b""
+        return {"grad_norm": norm, "finite": True, "seconds": self.seconds}, b""
 
     def took(self, part, begun):
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - begun

@@ -87,8 +87,8 @@ class Reductions(unittest.TestCase):
     def test_what_a_server_makes_of_a_gradient_is_measured(self):
         for reduction in ("sum", "mean"):
             found = self.measured(reduction)
-            self.assertEqual(found.way, reduction, found.seen)
-        self.assertIsNone(self.measured("sequences").way, "a sum over positions and a mean over sequences fits neither way")
+            self.assertEqual(found.encoding, reduction, found.report)
+        self.assertIsNone(self.measured("sequences").encoding, "a sum over positions and a mean over sequences fits neither way")
 
     def test_an_ignored_clip_is_seen(self):
         self.assertTrue(self.measured("sum", clips=True).clips())
@@ -132,7 +132,7 @@ class Steps(unittest.TestCase):
         numbers = [5, 6, 7, 8] + [0, 0, 0] + [2, 3, 2] + [8, 9, 11]
         head.update(sequences=[4], choices=3)
         found = Rows(head, struct.pack(f"<{len(numbers)}I", *numbers) + struct.pack("<3f", 1, 1, 1), VOCABULARY)
-        self.assertEqual([told.targets.tolist() for told in found.told.values()], [[6, 7, 8, 9], [6, 7, 11]])
+        self.assertEqual([sequence.targets.tolist() for sequence in found.sequences.values()], [[6, 7, 8, 9], [6, 7, 11]])
         trainer = opened()
         logs = own.logs(own.client(trainer.client.model_id), numpy.array([7, 8]))
         answer, data = trainer.answer(head, struct.pack(f"<{len(numbers)}I", *numbers) + struct.pack("<3f", 1, 1, 1))

@@ -6,7 +6,7 @@ flow killed. The server is started again, `flow resume` goes on, and nothing is 
 
 The moments come from the calls that reach the server, by its access log on standard output (`SERVER_LOG`, a file that the command writes to).
 """
-import json, os, pathlib, signal, subprocess, sys, tempfile, time, urllib.request
+import json, os, pathlib, signal, subprocess, tempfile, time, urllib.request
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 FLOW = str(pathlib.Path(os.environ.get("FLOW", ROOT / "target/release/flow")).absolute())
@@ -31,7 +31,7 @@ PIPELINE = """flow: hosted
 iterations: 4
 seed: 5
 models:
-  actor: {{ load: {model}, lora: {{ rank: 8, alpha: 32, targets: [all-linear] }}, train: {{ tinker: "{url}", timeout: 100 }} }}
+  actor: {{ load: {model}, lora: {{ rank: 8, alpha: 32, targets: [all-linear] }}, train: {{ tinker: "{url}", timeout: 400 }} }}
 nodes:
   tasks: {{ op: tasks, with: {{ env: process, name: letters, command: [python3, -m, flow_env, serve, {world}], batch: 4 }} }}
   rollout: {{ op: rollout, inputs: {{ tasks: tasks, weights: {{ after: update }} }}, with: {{ agent: {{ model: actor, max_turns: 1, decode: free, answer: [], max_tokens: 8 }}, samples: 8 }} }}
@@ -71,8 +71,9 @@ class Server:
         raise SystemExit("the server doesn't start")
 
     def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        if self.process:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 def flow(*arguments, **options):
@@ -111,6 +112,13 @@ def main():
     (folder / "letters.py").write_text(LETTERS)
     (folder / "pipeline.yaml").write_text(PIPELINE.format(model=MODEL, url=URL, world=folder / "letters.py"))
     server = Server()
+    try:
+        check(server, folder)
+    finally:
+        server.kill()
+
+
+def check(server, folder):
     server.start()
     code, text = ended(flow("run", folder / "pipeline.yaml", "--out", folder / "whole"))
     assert code == 0, text
@@ -135,7 +143,6 @@ def main():
         assert found[0] == expected[0], f"{call}: other rows"
         assert [(row["iteration"], row["version"], row["n"]) for row in found[1]] == [(row["iteration"], row["version"], row["n"]) for row in expected[1]]
         print(f"{what} killed {wait} s after call {number} of {call.strip()}: the rows of the run that nothing happened to. {why}", flush=True)
-    server.kill()
 
 
 if __name__ == "__main__":
