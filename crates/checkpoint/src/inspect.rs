@@ -50,6 +50,11 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
                 let unfit = opened::unfit(load).map_err(|error| (at, error))?;
                 unfit.map_or(Ok(()), |(setting, why)| Err(fault(setting)(ModelFault::Train { why: why.into() })))?;
             }
+            // The weights may lie there alone.
+            if load.serve.is_some() && load.train.as_ref().is_some_and(|train| train.tinker.is_some()) {
+                let own = opened::base(load).and_then(|base| stored::tokenizer(&base));
+                return own.map(|own| Inspected { tokenizer: Some(own), context: None }).map_err(|error| ("load", error));
+            }
             let (stored, adapter) = match opened(load) {
                 // A trainer knows more architectures, and a server generates.
                 Err((setting, PolicyError::File { fault: FileFault::Unsupported(what), .. })) if load.train.is_some() => {
