@@ -12,8 +12,11 @@ class Calls:
     """Makes calls on threads of their own. One that is late leaves its thread behind: nothing else can be asked of that client, and this
     process is to end."""
 
+    # How often a wait looks whether the server can be reached, and how many times in a row it may not be: the SDK repeats a call for ever.
+    PAUSE, MISSES = 5.0, 6
+
     def __init__(self, seconds):
-        self.seconds = seconds
+        self.seconds, self.reachable = seconds, lambda: True
         self.begin()
 
     def begin(self):
@@ -32,10 +35,18 @@ class Calls:
                 answer.put((None, error))
 
         threading.Thread(target=run, daemon=True).start()
-        try:
-            result, error = answer.get(timeout=max(0.1, self.end - time.monotonic()))
-        except queue.Empty:
-            raise Refused(f"the server had not answered `{what}` when {self.seconds:g} seconds were over") from None
+        misses, found = 0, None
+        while found is None:
+            left = max(0.1, self.end - time.monotonic())
+            try:
+                found = answer.get(timeout=min(left, self.PAUSE))
+            except queue.Empty:
+                misses = 0 if self.reachable() else misses + 1
+                if misses == self.MISSES:
+                    raise Refused(f"the server can't be reached, and had not answered `{what}`") from None
+                if time.monotonic() >= self.end:
+                    raise Refused(f"the server had not answered `{what}` when {self.seconds:g} seconds were over") from None
+        result, error = found
         if error is not None:
             raise Refused(f"the server failed at `{what}`: {said(error)}") from None
         return result

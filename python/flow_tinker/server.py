@@ -1,5 +1,5 @@
 """A server of Tinker's protocol, by the SDK `tinker`: the only file that knows it."""
-import os, secrets
+import os, secrets, socket
 from urllib.parse import urlparse
 
 import numpy
@@ -25,9 +25,19 @@ class Server:
             if urlparse(url).hostname not in LOCAL:
                 raise Refused(f"{KEY} isn't set, and {url} isn't on this machine")
             self.key = "tml-none"
+        calls.reachable = self.reachable
         self.session = secrets.token_hex(4)
         self.saved = 0
         self.service = calls("connect", lambda: tinker.ServiceClient(base_url=self.url, api_key=self.key))
+
+    def reachable(self):
+        """Whether something listens there."""
+        parts = urlparse(self.url)
+        try:
+            socket.create_connection((parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)), timeout=5).close()
+            return True
+        except OSError:
+            return False
 
     def version(self):
         return getattr(self.sdk, "__version__", "?")

@@ -183,6 +183,13 @@ class Failures(unittest.TestCase):
         with Fault("forward 1 hang"), self.assertRaisesRegex(Refused, "had not answered `forward` when 0.5 seconds were over"):
             traced(trainer)
 
+    def test_a_server_that_is_gone_is_noticed_before_that(self):
+        machine("mean")
+        trainer = opened()
+        trainer.server.calls.PAUSE = 0.05
+        with Fault("forward 1 hang"), self.assertRaisesRegex(Refused, "can't be reached, and had not answered `forward`"):
+            traced(trainer)
+
     def test_a_key_is_in_no_error(self):
         machine("mean")
         trainer = opened()
