@@ -3,15 +3,15 @@
 
 use super::game::Acts::{Answers, Chooses, Writes};
 use super::game::{EnvironmentKind, Game};
-use super::{adapter, doors, minesweeper, process, program, search, sokoban, webshop, EnvError};
+use super::{adapter, doors, minesweeper, process, program, python, sokoban, EnvError};
 use serde_json::{Map, Value};
 
 /// THE list of environments.
 pub const TABLE: &[EnvironmentKind] = &[
     EnvironmentKind::here::<sokoban::SokobanSettings>(),
     EnvironmentKind::here::<minesweeper::MinesweeperSettings>(),
-    EnvironmentKind::here::<webshop::WebshopSettings>(),
-    EnvironmentKind::here::<search::SearchSettings>(),
+    EnvironmentKind::here::<python::WebshopSettings>(),
+    EnvironmentKind::here::<python::SearchSettings>(),
     EnvironmentKind::here::<doors::DoorsSettings>(),
     EnvironmentKind::for_settings::<process::ProcessSettings>(),
     program::KIND,

@@ -1,15 +1,22 @@
-//! The settings of WebShop, and everything derived from them.
+//! The settings of `webshop` (Yao et al. 2022): its rules with a catalogue of our own.
 
-use super::goal::Goal;
-use super::lexicon::LEXICON;
-use super::pages::Observation;
-use super::shop::Shop;
-use super::Webshop;
+use super::{board, PythonGame, WORDS};
 use crate::error::within;
 use crate::{Deal, EnvError, Environment, GameSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+
+/// The text format of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum Observation {
+    /// The published `text`: the texts of the page, joined by ` [SEP] `. Chosen options aren't marked.
+    #[default]
+    Text,
+    /// The published `text_rich`: a text a line; buttons are marked, clicked ones differently.
+    Rich,
+}
 
 /// The settings of WebShop.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
@@ -40,13 +47,6 @@ pub enum Pays {
 impl Default for WebshopSettings {
     fn default() -> Self {
         WebshopSettings { products: 10_000, pages: Observation::Text, pays: Pays::Score }
-    }
-}
-
-impl WebshopSettings {
-    fn goal(&self, shop: &Shop, seed: u64, deal: Deal) -> Result<Goal, EnvError> {
-        self.check()?;
-        Goal::sample(seed, deal, &shop.products).ok_or_else(|| EnvError::Unmade { what: "goal".into(), tries: 1000 })
     }
 }
 
@@ -86,31 +86,15 @@ impl GameSettings for WebshopSettings {
             .into()
     }
 
-    /// A word costs one entry, with or without a space before it; a price three, a product's number five.
     fn words(&self) -> Vec<String> {
-        let marks = "search[|click[|]| [SEP] |[button] | [button_]\n|\n[button] |  [button] |  [clicked button] | [clicked button_]\n|\n[clicked \
-                     button] |You have clicked |.\n|Page | (Total results: |)|Back to Search|back to search|< Prev|< prev|Next >|next >|Search\
-                     |Description|description|Features|features|Reviews|reviews|Buy Now|buy now|Price: $|Rating: N.A.|Find me| $| to $|, and \
-                     |, and price lower than | dollars|.00|.0| with |B0|b0|: ";
-        let mut words: BTreeSet<String> = marks.split('|').map(String::from).collect();
-        words.extend((0..100).map(|n| format!("{n:02}")));
-        let texts = LEXICON.kinds.iter().flat_map(|kind| [kind.query, kind.names, kind.traits, kind.ends]);
-        let texts = texts.chain(LEXICON.kinds.iter().flat_map(|kind| LEXICON.options(kind)).flat_map(|(name, values)| [name, values]));
-        let other = "a and by one of our made to be used every day Thank you for shopping with us";
-        for word in texts.chain([LEXICON.syllables, other]).flat_map(|text| text.split(['|', ' '])) {
-            words.extend([word.to_string(), format!(" {word}")]);
-        }
-        words.into_iter().filter(|word| !word.is_empty()).collect()
+        WORDS.get(Self::NAME).cloned().unwrap_or_default()
     }
 
     fn make(&self, seed: u64, deal: Deal) -> Result<Box<dyn Environment>, EnvError> {
-        let shop = Shop::with_size(self.products);
-        let goal = self.goal(&shop, seed, deal)?;
-        Ok(Box::new(Webshop::new(shop, goal, self.pages, self.pays)))
+        PythonGame::boxed(self, seed, deal)
     }
 
     fn board(&self, seed: u64, deal: Deal) -> Result<u64, EnvError> {
-        let shop = Shop::with_size(self.products);
-        Ok(self.goal(&shop, seed, deal)?.content(&shop.products))
+        board(self, seed, deal)
     }
 }
