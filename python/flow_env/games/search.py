@@ -4,7 +4,7 @@ them is of "multi-hop search, own corpus". Search is BM25, and an answer earns 1
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import answers, seeds
 from .corpus import Corpus, corpus
@@ -12,7 +12,7 @@ from .game import SPACE, Game, Seen
 from .questions import Question, sample
 
 
-def made(settings: dict, seed: int, deal: seeds.Deal) -> "Search":
+def made(settings: Dict[str, Any], seed: int, deal: seeds.Deal) -> "Search":
     documents = corpus(settings["documents"])
     return Search(documents, sample(seed, deal, documents), settings["found"])
 

@@ -6,7 +6,7 @@ Left out of the published site: reviews (there are none here, nor in its text mo
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 from .. import seeds
 from ..game import Game, Seen
@@ -17,7 +17,7 @@ from .shop import Shop, shop
 from .visit import Visit
 
 
-def made(settings: dict, seed: int, deal: seeds.Deal) -> "Webshop":
+def made(settings: Dict[str, Any], seed: int, deal: seeds.Deal) -> "Webshop":
     opened = shop(settings["products"])
     return Webshop(opened, sample(seed, deal, opened.products), settings["pages"] == "rich", settings["pays"] == "win")
 
