@@ -58,7 +58,7 @@ fn line_picture(values: &StudyValues, table: &TableSpec) -> Result<Option<String
     lines::svg(axis, &columns, &lines).map_err(|e| Error::request(format!("the picture of `{}` can't be drawn: {e}", table.title)))
 }
 
-/// A table with what is said of it; `said` has the rules that the page has said.
+/// A table below its sentences; `said` has the rules that the page has said.
 fn markdown(
     values: &StudyValues,
     comparisons: &Comparisons,
