@@ -58,6 +58,13 @@ def item(visit: Visit) -> str:
 
 def best(visit: Visit, results: Sequence[int]) -> Optional[Tuple[int, float]]:
     """The first of these products that earns the most with the best choices, by its place among them, and what it earns."""
+    key = tuple(results)
+    if key not in visit.best:
+        visit.best[key] = searched(visit, key)
+    return visit.best[key]
+
+
+def searched(visit: Visit, results: Sequence[int]) -> Optional[Tuple[int, float]]:
     best: Optional[Tuple[int, float]] = None
     products = visit.shop.products
     for at, product in enumerate(results):

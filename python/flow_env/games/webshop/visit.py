@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence, Set
+from typing import Dict, Optional, Sequence, Set, Tuple
 
 from .. import seeds
 from .goal import Goal
@@ -22,6 +22,8 @@ class Visit:
         """The page of results shown last, from 1."""
         self.earned: Optional[Reward] = None
         """What the purchase earned."""
+        self.best: Dict[Tuple[int, ...], Optional[Tuple[int, float]]] = {}
+        """What an expert knows of results."""
         self.search_page()
 
     def search_page(self) -> None:
