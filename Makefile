@@ -107,7 +107,6 @@ parity:
 
 # WebShop's reward against the published code on 2,000 purchases, its ranking against Lucene's on 200 searches (Java 17 is needed).
 parity-webshop:
-	$(CARGO) build --release -p flow-env --example webshop
 	python3 scripts/parity_webshop.py
 
 # The losses and advantages of verl, TRL, OpenRLHF and SkyRL against conformance/cases, and flow's advantages where it is built. PRIME_RL=CHECKOUT holds prime-rl.

@@ -4,7 +4,7 @@
 model is a download of its own, stands the catalogue's list of nouns. 200 searches are ranked by the Lucene that pyserini 0.17.0 brings
 along (Anserini 0.14.3; Java 17 or newer is needed), in the configuration of WebShop's search engine.
 
-Usage: cargo build --release -p flow-env --example webshop && python3 scripts/parity_webshop.py [--webshop CHECKOUT]
+Usage: python3 scripts/parity_webshop.py [--webshop CHECKOUT]
 """
 
 import argparse
@@ -21,6 +21,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv-webshop"
 REPOSITORY, COMMIT = "https://github.com/princeton-nlp/WebShop", "64fa2a5c15c7daa698b9ac93f5bb5437b634c9bd"
 GOLDEN = ROOT / "tests" / "golden" / "webshop"
+sys.path.insert(0, str(ROOT / "python"))
+from flow_env.games import seeds
+from flow_env.games.webshop.catalogue import tokens
+from flow_env.games.webshop.goal import sample_where
+from flow_env.games.webshop.reward import reward
+from flow_env.games.webshop.shop import shop
+
 # pyserini is wanted for its jar alone, so without what it depends on.
 PACKAGES = ["thefuzz==0.19.0", "pyserini==0.17.0"]
 
@@ -39,8 +46,53 @@ def inside_the_venv():
     os.execv(python, [str(python), "-W", "ignore", __file__, *sys.argv[1:]])
 
 
-def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def goal(shop, seed):
+    """A goal outside of panels, as goals were dealt when the first of these were recorded: by products."""
+    return sample_where(seed, lambda product: seeds.Deal(None).owns(seeds.text(product.asin)), shop.products)
+
+
+def purchase(shop, seed):
+    """Somebody buys something: what was wanted, something that was found, or anything; with options chosen well or by chance."""
+    wanted, random = goal(shop, seed), seeds.Random(seed ^ 0x5EED)
+    results = shop.search(wanted.instruction)
+    kind = random.below(4)
+    product = wanted.product if kind == 0 else random.below(len(shop.products)) if kind == 1 else results[random.below(min(len(results), 20))]
+    options = []
+    for name, values in shop.products[product].options:
+        requested = next((pair for pair in wanted.options if pair[0] == name and pair[1] in values), None)
+        chance = random.below(5)
+        if chance in (1, 2) and requested:
+            options.append(requested)
+        elif chance:
+            options.append((name, values[random.below(len(values))]))
+    earned = reward(shop.products[product], options, wanted, shop.products[wanted.product])
+    return {
+        "seed": seed, "wanted": wanted.product, "goal_options": wanted.options, "price_upper": wanted.price_upper,
+        "product": product, "options": options, "reward": earned.total, "r_type": earned.kind,
+    }
+
+
+def search(shop, seed):
+    """Instructions, what baselines search for, and words at random."""
+    wanted, random = goal(shop, seed), seeds.Random(seed ^ 0xFEED)
+    product = shop.products[wanted.product]
+    if seed % 4 < 2:
+        query = wanted.instruction.lower()
+    elif seed % 4 == 2:
+        query = f"{product.instruction_attributes[random.below(len(product.instruction_attributes))]} {product.query}"
+    else:
+        texts = [shop.products[random.below(len(shop.products))].searchable() for _ in range(3)]
+        words = [word for text in texts for word in text.split(" ")]
+        query = " ".join(words[random.below(len(words))] for _ in range(1 + random.below(6)))
+    return {"query": query, "found": list(shop.search(query))}
+
+
+def published_form(product):
+    return {
+        "asin": product.asin, "query": product.query, "product_category": product.path, "name": product.title, "Title": product.title,
+        "Description": product.description, "BulletPoints": product.bullets, "Attributes": product.attributes, "price": product.price,
+        "options": product.options, "wanted": product.instruction_attributes, "instruction": product.instruction, "words": tokens(product.title),
+    }
 
 
 def published(checkout, products):
@@ -62,10 +114,10 @@ def published(checkout, products):
     return get_reward
 
 
-def rewards(folder, checkout, products):
+def rewards(purchases, checkout, products):
     get_reward = published(checkout, products)
     lines, kinds = [], {}
-    for bought in read(folder / "purchases.jsonl"):
+    for bought in purchases:
         product, wanted = products[bought["product"]], products[bought["wanted"]]
         goal = {
             "query": wanted["query"],
@@ -85,20 +137,20 @@ def rewards(folder, checkout, products):
     print(f"parity: {len(lines)} purchases, r_type {dict(sorted(kinds.items()))}, {full} earn 1: no difference")
 
 
-def ranking(folder, products):
+def ranking(folder, shop, searches):
     jar = next(VENV.glob("lib/python*/site-packages/pyserini/resources/jars/*.jar"))
     documents, index, run = folder / "documents", folder / "index", folder / "run.txt"
     documents.mkdir()
-    (folder / "documents.jsonl").rename(documents / "documents.jsonl")
+    lines = (json.dumps({"id": product.asin, "contents": product.searchable()}) + "\n" for product in shop.products)
+    (documents / "documents.jsonl").write_text("".join(lines))
     java = lambda *arguments: subprocess.run(["java", "-cp", jar, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     java("io.anserini.index.IndexCollection", "-collection", "JsonCollection", "-input", documents, "-index", index,
          "-generator", "DefaultLuceneDocumentGenerator", "-threads", 1, "-storePositions", "-storeDocvectors", "-storeRaw")
-    searches = read(folder / "searches.jsonl")
     topics = folder / "topics.tsv"
     topics.write_text("".join(f"{i}\t{search['query']}\n" for i, search in enumerate(searches)))
     java("io.anserini.search.SearchCollection", "-index", index, "-topics", topics, "-topicreader", "TsvInt", "-output", run,
          "-bm25", "-bm25.k1", 0.9, "-bm25.b", 0.4, "-hits", 50)
-    places = {product["asin"]: i for i, product in enumerate(products)}
+    places = {product.asin: i for i, product in enumerate(shop.products)}
     found = [[] for _ in searches]
     for line in run.read_text().splitlines():
         query, _, asin, *_ = line.split()
@@ -124,15 +176,10 @@ def main():
         if not checkout.exists():
             subprocess.run(["git", "clone", "--quiet", REPOSITORY, checkout], check=True)
         subprocess.run(["git", "-C", checkout, "checkout", "--quiet", COMMIT], check=True)
-    program = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "examples" / "webshop"
-    if not program.exists():
-        sys.exit("parity: build it first: cargo build --release -p flow-env --example webshop")
+    opened = shop(10_000)
+    rewards([purchase(opened, seed) for seed in range(2_000)], checkout, [published_form(product) for product in opened.products])
     with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
-        subprocess.run([program, folder], check=True)
-        products = read(folder / "products.jsonl")
-        rewards(folder, checkout, products)
-        ranking(folder, products)
+        ranking(pathlib.Path(folder), opened, [search(opened, seed) for seed in range(200)])
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         from .spec import ADAPTERS
 
         for name, adapter in ADAPTERS.items():
-            print(f"{name + ':' + adapter.arguments:<44} {adapter.about}")
+            print(f"{name + ':' + adapter.arguments:<44} {adapter.about}{' `flow-env serve` only.' if adapter.asks else ''}")
         return
     sys.exit(VERBS[args.verb](args))
 

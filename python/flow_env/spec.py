@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import re
 import sys
@@ -28,22 +29,15 @@ class Adapter(NamedTuple):
     """Whether it speaks protocol 3; `module` is then the whole name within the package."""
 
 
-ADAPTERS: Dict[str, Adapter] = {
-    "gymnasium": Adapter("gymnasium", "ID[,key=value...]", "Gymnasium's environments with discrete actions or text: FrozenLake, Taxi, MiniGrid"),
-    "textworld-express": Adapter("textworld_express", "GAME[,key=value...]", "cookingworld, coin, twc, mapreader, arithmetic, sorting and others, in a JVM"),
-    "scienceworld": Adapter("scienceworld", "[TASK,TASK...]", "thirty kinds of elementary science in a simulated house, in a JVM"),
-    "textarena": Adapter("textarena", "ID", "TextArena's games for one player"),
-    "textworld": Adapter("textworld", "KIND[,key=value...] | FILES", "Microsoft's TextWorld: generated games, or files of them"),
-    "alfworld": Adapter("alfworld", "[TASK,TASK...]", "ALFWorld's engine with regenerated scenes"),
-    "gem": Adapter("gem", "ID", "GEM's environments"),
-    "miniwob": Adapter("miniwob", "PAGE[,steps=20]", "MiniWoB++'s pages in a real headless Chromium"),
-    "openenv": Adapter("openenv", "URL[,live=1][,steps=50]", "servers of the standard OpenEnv"),
-    "verifiers": Adapter("verifiers", "TASKSET[,key=value...]", "environments of verifiers: answers, talks and tools"),
-    "program": Adapter("door.server", '{"command": [...], "tasks": FILE}', "any program that calls a language model over HTTP; `flow-env serve` only", True),
-    "bfcl": Adapter("adapters.bfcl", "CATEGORY[,key=value...]", "BFCL's multi-turn categories of tool use; `flow-env serve` only", True),
-    "mcp": Adapter("adapters.mcp", "FILE.json", "tools of MCP servers; `flow-env serve` only", True),
-    "harbor": Adapter("adapters.harbor", "FOLDER[,key=value...]", "tasks in Harbor's format, in plain folders; `flow-env serve` only", True),
-}
+def adapters() -> Dict[str, Adapter]:
+    """The adapters, as `adapters.json` lists them for flow, too; and the one for agent programs."""
+    listed = json.loads((Path(__file__).parent / "adapters.json").read_text(encoding="utf-8"))
+    every = {name: (f"adapters.{name}" if of["acts"] == "answers" else name.replace("-", "_"), of) for name, of in listed.items()}
+    known = {name: Adapter(module, of["arguments"], of["about"], of["acts"] == "answers") for name, (module, of) in every.items()}
+    return {**known, "program": Adapter("door.server", '{"command": [...], "tasks": FILE}', "Any program that calls a language model over HTTP.", True)}
+
+
+ADAPTERS = adapters()
 
 
 SLOW = ("scienceworld", "textworld", "alfworld")

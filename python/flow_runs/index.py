@@ -24,6 +24,8 @@ class Index:
     files: dict[str, list[Path]] = field(default_factory=dict)
     # One (iteration, figures by node and name) for each committed iteration.
     figures: list[tuple[int, dict[str, dict[str, float | None]]]] = field(default_factory=list)
+    # How long each of them took.
+    seconds: list[float] = field(default_factory=list)
 
     @property
     def iterations(self) -> list[int]:
@@ -87,6 +89,7 @@ def _journal(root: Path, info: dict[str, Any]) -> list[Path]:
 
 def _add(index: Index, root: Path, line: dict[str, Any]) -> None:
     index.figures.append((line["iteration"], line["metrics"]))
+    index.seconds.append(line.get("seconds", 0.0))
     for part in line.get("parts", ()):
         index.files.setdefault(part["node"], []).append(_known(root, part))
 

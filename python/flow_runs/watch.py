@@ -1,9 +1,10 @@
-"""A run's figures in what people watch: W&B, MLflow, OpenTelemetry, Prometheus. Each client is the real one, installed by whoever asks for it.
+"""A run's figures in what people watch: W&B, MLflow, OpenTelemetry, Prometheus, TensorBoard. Each client is the real one, installed by whoever asks for it.
 
     python -m flow_runs to wandb RUN [--follow] [--online] [--project NAME]
     python -m flow_runs to mlflow RUN [--follow] [--uri sqlite:///mlflow.db]
     python -m flow_runs to otel RUN [--follow]          # OTEL_EXPORTER_OTLP_ENDPOINT says where to
     python -m flow_runs prometheus [RUNS] [--port 9400] # serves the newest figures on this machine
+    python -m flow_runs tensorboard DIR RUN...          # `flow export --tensorboard`; it needs no package
 
 Nothing is sent anywhere unless it is asked for: W&B writes an offline folder without `--online`, MLflow a file.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from .index import DamagedRun, Index, newest, read
+from .tensorboard import export
 
 # Figures of an iteration, by `node/name`.
 Figures = dict[str, float]
@@ -176,13 +178,18 @@ def main() -> None:
     serve.add_argument("runs", type=Path, nargs="?", default=Path("runs"))
     serve.add_argument("--port", type=int, default=9400)
     serve.add_argument("--host", default="127.0.0.1", help="this machine alone unless given")
+    board = verbs.add_parser("tensorboard", help="writes event files of runs, for `tensorboard --logdir DIR`")
+    board.add_argument("into", type=Path)
+    board.add_argument("runs", type=Path, nargs="+")
     asked = parser.parse_args()
     try:
         if asked.verb == "prometheus":
             prometheus(asked)
+        elif asked.verb == "tensorboard":
+            print(export(asked.runs, asked.into))
         else:
             print(f"{SINKS[asked.sink](asked.run, asked)} figures of {asked.run} -> {asked.sink}")
     except ModuleNotFoundError as error:
         raise SystemExit(f"`{error.name}` isn't installed here: pip install it first") from error
-    except DamagedRun as error:
+    except (DamagedRun, OSError) as error:
         raise SystemExit(f"error: {error}") from error

@@ -10,7 +10,7 @@ import unittest.mock
 import warnings
 from pathlib import Path
 
-from flow_runs import watch
+from flow_runs import tensorboard, watch
 
 PYTHON = Path(__file__).resolve().parent.parent
 DUCKDB = importlib.util.find_spec("duckdb") is not None
@@ -139,6 +139,29 @@ class Clients(unittest.TestCase):
             asked = type("Asked", (), {"uri": "sqlite:///mlflow.db", "project": None, "follow": False})
             with unittest.mock.patch("importlib.util.find_spec", lambda name: None), self.assertRaisesRegex(SystemExit, "mlflow-skinny has no databases"):
                 watch.to_mlflow(Path(place) / "run", asked)
+
+
+class TensorBoard(unittest.TestCase):
+    def test_the_checksum_is_that_of_rfc_3720(self):
+        self.assertEqual((tensorboard.crc32c(b"123456789"), tensorboard.crc32c(bytes(32))), (0xE3069283, 0x8A9136AA))
+
+    def test_records_are_framed_and_fields_are_in_their_places(self):
+        """The bytes that `tf.summary` writes for `loss` 0.5 at step 3."""
+        event = b"\x09\0\0\0\0\0\0\0\x40\x10\x03\x2a\x0d\x0a\x0b\x0a\x04loss\x15\0\0\0\x3f"
+        length = len(event).to_bytes(8, "little")
+        expected = length + tensorboard.masked(length) + event + tensorboard.masked(event)
+        self.assertEqual(tensorboard.summary(2.0, 3, [tensorboard.text(1, b"loss") + tensorboard.single(2, 0.5)]), expected)
+        self.assertEqual([tensorboard.single(2, value)[1:] for value in (1e39, -1e39, None)], [b"\0\0\x80\x7f", b"\0\0\x80\xff", b"\0\0\xc0\x7f"])
+
+    def test_runs_of_one_name_have_folders_of_their_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            runs = [Path(folder) / place / "small" for place in ("a", "b")]
+            for run in runs:
+                written(run)
+                (run / "pipeline.yaml").write_text("flow: small\n")
+            said = tensorboard.export(runs, Path(folder) / "board")
+            self.assertTrue(said.startswith("8 numbers of 2 runs -> "), said)
+            self.assertEqual(sorted(file.parent.name for file in (Path(folder) / "board").glob("*/events*")), ["small", "small-2"])
 
 
 if __name__ == "__main__":

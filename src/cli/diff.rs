@@ -3,6 +3,7 @@
 use super::output::{finish, CommandResult, OutputFormat};
 use crate::ops;
 use clap::Args;
+use flow_core::columns::cut;
 use flow_log::{CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
 use flow_pipeline::{contents, differences, Difference, Role};
 use serde_json::{json, Value};
@@ -153,14 +154,6 @@ fn short(value: &Option<Value>) -> String {
         Some(other) => other.to_string(),
     };
     cut(&text, 60)
-}
-
-fn cut(text: &str, width: usize) -> String {
-    let line: String = text.chars().map(|c| if c == '\n' { '⏎' } else { c }).collect();
-    if line.chars().count() <= width {
-        return line;
-    }
-    line.chars().take(width - 1).chain(['…']).collect()
 }
 
 fn setting_lines(settings: &[Difference]) -> String {

@@ -47,7 +47,7 @@ impl EnvArgs {
 
 fn list() -> String {
     let mut text = String::new();
-    for kind in TABLE {
+    for kind in TABLE.iter() {
         let state = match (kind.adapter.is_some(), installed::is_installed(kind.name)) {
             // It is a program of the user's own.
             (false, _) if kind.name == "process" => "",

@@ -261,11 +261,11 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
-    ("src", 26_300),
+    ("src", 25_300),
     ("crates/checkpoint/src", 1_550),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
-    ("crates/env/src", 6_200),
+    ("crates/env/src", 4_900),
     ("crates/int8/src", 3_250),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_550),

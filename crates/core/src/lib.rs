@@ -2,6 +2,7 @@
 //! ([`seed`]), files that are written whole ([`files`]), and small things of several packages.
 
 pub mod child;
+pub mod columns;
 pub mod defaults;
 pub mod files;
 pub mod guard;

@@ -8,6 +8,7 @@ use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What an adapter's world turns into.
 pub(super) static PROCESS: &EnvironmentKind = &EnvironmentKind::for_settings::<ProcessSettings>();
@@ -44,10 +45,26 @@ struct AdapterSettings {
     pass: Vec<String>,
 }
 
-/// An adapter's line in the registry.
-pub(super) const fn kind(name: &'static str, acts: Acts, about: &'static str) -> EnvironmentKind {
+/// An adapter's line in `adapters.json`.
+#[derive(Deserialize)]
+struct Listed {
+    acts: Acts,
+    about: &'static str,
+}
+
+/// The adapters' lines in the registry. The list is a part of the program; a test reads it.
+pub(super) fn kinds() -> impl Iterator<Item = EnvironmentKind> {
+    let listed = serde_json::from_str::<BTreeMap<&'static str, Listed>>(include_str!("../../../python/flow_env/adapters.json"));
     let schema = || schemars::schema_for!(AdapterSettings).to_value();
-    EnvironmentKind { name, about, schema, read: served, parse: |_, _| None, adapter: Some(acts) }
+    let kind = move |(name, Listed { acts, about })| EnvironmentKind {
+        name,
+        about,
+        schema,
+        read: served,
+        parse: |_, _| None,
+        adapter: Some(acts),
+    };
+    listed.unwrap_or_default().into_iter().map(kind)
 }
 
 /// The command of a process that serves a world of this adapter.

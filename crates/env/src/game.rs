@@ -89,7 +89,8 @@ impl<T: GameSettings> ErasedSettings for T {
 }
 
 /// How a policy acts in the world of an adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Acts {
     /// The world lists the admissible actions.
     Chooses,

@@ -16,7 +16,6 @@
 //! ```
 
 mod adapter;
-mod bm25;
 mod call;
 pub mod doors;
 mod error;
@@ -28,14 +27,13 @@ pub mod minesweeper;
 pub mod panel;
 pub mod process;
 mod program;
+mod python;
 mod registry;
-pub mod search;
 pub mod sokoban;
 mod split;
 mod task;
 pub mod tasks;
 mod view;
-pub mod webshop;
 mod words;
 mod worlds;
 
@@ -47,13 +45,11 @@ pub use game::{Acts, EnvironmentKind, Game, GameSettings};
 pub use minesweeper::MinesweeperSettings;
 pub use panel::{freeze, Panel};
 pub use registry::{kind, TABLE};
-pub use search::SearchSettings;
 pub use sokoban::SokobanSettings;
 pub use split::{Deal, Split};
 pub use task::Task;
 pub use tasks::TrainingTasks;
 pub use view::{EpisodeFacts, EpisodeView, Extras};
-pub use webshop::WebshopSettings;
 pub use worlds::{ResetRequest, Worlds};
 
 /// What an environment answers.

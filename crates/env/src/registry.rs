@@ -1,33 +1,22 @@
 //! The registry: the one list of environments. A new one is a folder beside this file, whose settings are a
-//! [`super::GameSettings`], and a line in [`TABLE`]; one that a program plays is an adapter of `flow-env` and a line.
+//! [`super::GameSettings`], and a line in [`OWN`]; an adapter of `flow-env` is a line in its `adapters.json`.
 
-use super::game::Acts::{Answers, Chooses, Writes};
 use super::game::{EnvironmentKind, Game};
-use super::{adapter, doors, minesweeper, process, program, search, sokoban, webshop, EnvError};
+use super::{adapter, doors, minesweeper, process, program, python, sokoban, EnvError};
 use serde_json::{Map, Value};
+use std::sync::LazyLock;
 
 /// THE list of environments.
-pub const TABLE: &[EnvironmentKind] = &[
+pub static TABLE: LazyLock<Vec<EnvironmentKind>> = LazyLock::new(|| OWN.into_iter().chain(adapter::kinds()).collect());
+
+const OWN: [EnvironmentKind; 7] = [
     EnvironmentKind::here::<sokoban::SokobanSettings>(),
     EnvironmentKind::here::<minesweeper::MinesweeperSettings>(),
-    EnvironmentKind::here::<webshop::WebshopSettings>(),
-    EnvironmentKind::here::<search::SearchSettings>(),
+    EnvironmentKind::here::<python::WebshopSettings>(),
+    EnvironmentKind::here::<python::SearchSettings>(),
     EnvironmentKind::here::<doors::DoorsSettings>(),
     EnvironmentKind::for_settings::<process::ProcessSettings>(),
     program::KIND,
-    adapter::kind("alfworld", Chooses, "ALFWorld's engine with regenerated scenes."),
-    adapter::kind("bfcl", Answers, "BFCL's multi-turn categories: scripted users, simulated tools, its own checker."),
-    adapter::kind("gem", Writes, "GEM's environments."),
-    adapter::kind("gymnasium", Chooses, "Gymnasium's environments with discrete actions or text."),
-    adapter::kind("harbor", Answers, "Tasks in Harbor's format, in plain folders: no container and no sandbox."),
-    adapter::kind("mcp", Answers, "Tools of MCP servers, with a checking command."),
-    adapter::kind("miniwob", Chooses, "MiniWoB++'s pages in a real headless Chromium."),
-    adapter::kind("openenv", Writes, "Servers of the standard OpenEnv."),
-    adapter::kind("scienceworld", Chooses, "ScienceWorld: elementary science in a simulated house."),
-    adapter::kind("textarena", Chooses, "TextArena's games for one player."),
-    adapter::kind("textworld", Chooses, "TextWorld: generated games, or files of them."),
-    adapter::kind("textworld-express", Chooses, "TextWorldExpress: cookingworld, coin and others."),
-    adapter::kind("verifiers", Writes, "Environments of verifiers: answers, talks and tools."),
 ];
 
 /// The environment of this name.
@@ -76,7 +65,7 @@ mod tests {
     /// What a `tasks` node leaves out is what the schema says it is.
     #[test]
     fn defaults_are_typed_once() {
-        for kind in TABLE {
+        for kind in TABLE.iter() {
             let schema = (kind.schema)();
             let needed: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             for (name, property) in schema["properties"].as_object().unwrap() {

@@ -179,8 +179,8 @@ mod tests {
             ("minesweeper-4x4-m3", 1500),
             ("minesweeper-4x4-m2", 500),
             ("sokoban-6x6-b1-m1", 150),
-            ("webshop-p1000", 400),
-            ("search-d100-f3", 1500),
+            ("webshop-p1000", 120),
+            ("search-d100-f3", 500),
             ("doors-d3-r2", 400),
         ] {
             let mut met: BTreeMap<Vec<String>, Vec<(&str, Task)>> = BTreeMap::new();

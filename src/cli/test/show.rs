@@ -3,6 +3,7 @@
 use super::compare::{Presence, RowComparison};
 use crate::cli::colours::{GREEN, RED};
 use crate::cli::error::Result;
+use flow_core::columns::aligned;
 use flow_core::printable::printable;
 use serde_json::{json, Map, Value};
 
@@ -23,7 +24,7 @@ pub fn text(file: &str, test: &str, outcome: &Comparisons) -> String {
     let differences: Vec<[String; 6]> = rows.iter().filter(|r| !r.agrees()).flat_map(differences).collect();
     let more = differences.len().saturating_sub(MOST_SHOWN);
     table.extend(differences.into_iter().take(MOST_SHOWN));
-    let mut text = failed(file, test, &aligned(&table));
+    let mut text = failed(file, test, &aligned(&table, &[false; 6]).join("\n"));
     if more > 0 {
         text.push_str(&format!("\n  and {more} more"));
     }
@@ -70,16 +71,6 @@ fn short(text: &str) -> String {
 
 fn indented(text: &str) -> String {
     text.lines().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
-}
-
-fn aligned(table: &[[String; 6]]) -> String {
-    let width = |i: usize| table.iter().map(|line| line[i].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |line: &[String; 6]| {
-        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        cells.join("  ").trim_end().to_owned()
-    };
-    table.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// One object a row with the expected and the actual value, and at the end one for the test.

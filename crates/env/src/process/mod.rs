@@ -20,6 +20,7 @@ mod settings;
 mod variables;
 mod warden;
 
+pub(super) use child::{Child, ChildOutput};
 pub use error::{ProcessError, StartError};
 pub use hello::{Hello, Items};
 pub use pool::{wait, EpisodeAnswer, Pool};

@@ -47,6 +47,12 @@ pub struct ProcessSettings {
 }
 
 impl ProcessSettings {
+    /// Those of a program that is started by itself, for no task.
+    pub(crate) fn of_command(command: Vec<String>) -> ProcessSettings {
+        let (name, split, item) = Default::default();
+        ProcessSettings { command, name, processes: 1, seconds: 10.0, pass: vec![], calls: false, split, item }
+    }
+
     /// Starts one process, hears what it says of itself, and ends it. This comes before anything is played, so an
     /// adapter's package is brought up to date here.
     pub fn greet(&self) -> Result<Hello, ProcessError> {
@@ -105,7 +111,7 @@ impl GameSettings for ProcessSettings {
         let (name, split, item) = (parts.next()?, parts.next()?, parts.next()?);
         let valid = is_split(&name) && is_split(&split) && is_item(&item);
         let (split, item) = (Some(split), Some(item));
-        valid.then(|| ProcessSettings { command: vec![], name, processes: 1, seconds: 10.0, pass: vec![], calls: false, split, item })
+        valid.then(|| ProcessSettings { name, split, item, ..ProcessSettings::of_command(vec![]) })
     }
 
     fn rules(&self) -> String {

@@ -4,6 +4,7 @@ use super::{LogError, Printer};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use flow_core::columns::{aligned, cut, widths};
 use flow_core::printable::printable;
 use std::io::Write;
 
@@ -27,7 +28,7 @@ pub(super) struct TablePrinter<'a> {
 
 impl<'a> TablePrinter<'a> {
     pub fn new(schema: &SchemaRef, out: &'a mut dyn Write) -> TablePrinter<'a> {
-        let names = schema.fields().iter().map(|f| cut(f.name()).0).collect();
+        let names = schema.fields().iter().map(|f| shortened(f.name()).0).collect();
         let right = schema.fields().iter().map(|f| f.data_type().is_numeric()).collect();
         TablePrinter { out, lines: vec![names], right, rows: 0, cut: false }
     }
@@ -40,7 +41,7 @@ impl Printer for TablePrinter<'_> {
         let cells = rows.columns().iter().map(|c| ArrayFormatter::try_new(c, &options)).collect::<Result<Vec<_>, _>>()?;
         let shown = rows.num_rows().min(ROWS + 1 - self.lines.len());
         for i in 0..shown {
-            let cells = cells.iter().map(|c| c.value(i).try_to_string().map(|text| cut(&text))).collect::<Result<Vec<_>, _>>()?;
+            let cells = cells.iter().map(|c| c.value(i).try_to_string().map(|text| shortened(&text))).collect::<Result<Vec<_>, _>>()?;
             self.cut |= cells.iter().any(|(_, cut)| *cut);
             self.lines.push(cells.into_iter().map(|(text, _)| text).collect());
         }
@@ -52,17 +53,12 @@ impl Printer for TablePrinter<'_> {
     }
 
     fn end(self: Box<Self>) -> Result<(), LogError> {
-        let TablePrinter { out, lines, right, rows, cut } = *self;
-        let widths: Vec<usize> = (0..right.len()).map(|c| lines.iter().map(|l| l[c].chars().count()).max().unwrap_or(0)).collect();
-        for (n, line) in lines.iter().enumerate() {
-            let cells: Vec<String> = line
-                .iter()
-                .zip(widths.iter().zip(&right))
-                .map(|(text, (width, right))| if *right { format!("{text:>width$}") } else { format!("{text:<width$}") })
-                .collect();
-            writeln!(out, "{}", cells.join("  ").trim_end())?;
+        let TablePrinter { out, lines, right, rows, cut: some_cut } = *self;
+        let rule = widths(&lines, right.len()).into_iter().map(|width| "-".repeat(width)).collect::<Vec<_>>().join("  ");
+        for (n, line) in aligned(&lines, &right).iter().enumerate() {
+            writeln!(out, "{line}")?;
             if n == 0 {
-                writeln!(out, "{}", widths.iter().map(|w| "-".repeat(*w)).collect::<Vec<_>>().join("  "))?;
+                writeln!(out, "{rule}")?;
             }
         }
         let shown = lines.len() - 1;
@@ -72,18 +68,15 @@ impl Printer for TablePrinter<'_> {
             n if n > shown => writeln!(out, "{n} rows, the first {shown} shown: --format csv gives all")?,
             n => writeln!(out, "{n} rows")?,
         }
-        if cut {
+        if some_cut {
             writeln!(out, "longer texts end with …: --format csv gives them whole")?;
         }
         Ok(())
     }
 }
 
-/// One line of at most [`WIDTH`] characters, and whether that isn't all: a board's line ends show as a mark.
-fn cut(text: &str) -> (String, bool) {
-    let line: String = printable(text).chars().map(|c| if c == '\n' { '⏎' } else { c }).collect();
-    if line.chars().count() <= WIDTH {
-        return (line, false);
-    }
-    (line.chars().take(WIDTH - 1).chain(['…']).collect(), true)
+/// The text on one line, and whether that isn't all.
+fn shortened(text: &str) -> (String, bool) {
+    let text = printable(text);
+    (cut(&text, WIDTH), text.chars().count() > WIDTH)
 }

@@ -1,0 +1,1 @@
+"""Games whose rules are Python, dealt and named as flow's own: `search` and `webshop`."""

@@ -1,0 +1,36 @@
+//! Work that a module of the repository's Python does for a verb.
+
+use super::error::{Error, Result};
+use flow_core::child::find_module;
+use std::io;
+use std::process::Command;
+
+/// `python3 -m MODULE`, with this program's own environment.
+///
+/// # Errors
+/// If the repository's folder can't be named in PYTHONPATH.
+pub fn command(module: &str) -> Result<Command> {
+    let mut command = Command::new("python3");
+    find_module(module.split('.').next().unwrap_or(module), &mut command).map_err(Error::Request)?;
+    command.args(["-m", module]);
+    Ok(command)
+}
+
+/// Why Python can't be started.
+pub fn missing(error: io::Error) -> Error {
+    Error::Request(format!("`python3` can't be started: {error}")).help("this verb does a part of its work in Python")
+}
+
+/// What a command of Python prints.
+///
+/// # Errors
+/// If it can't be started, or fails: then with its last line.
+pub fn printed(command: &mut Command) -> Result<String> {
+    let ran = command.output().map_err(missing)?;
+    if ran.status.success() {
+        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("python3 failed without a message");
+    Err(Error::request(last.trim_start_matches("error: ")))
+}
