@@ -70,6 +70,15 @@ class Alike(Boxed):
             _, end = self.played(program + more, reward=reward, **BOX)
             self.assertEqual((end.get("reward"), end.get("won")), (wanted, wanted >= 1), end)
 
+    def test_the_checking_command_sees_what_is_hidden_from_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = CHAT + TRIED + "said([user(tried(lambda: open('answers').read()))])"
+            for name, text in (("agent.py", program), ("answers", "secret"), ("check.py", "print(int(open('answers').read() == 'secret'))")):
+                Path(folder, name).write_text(text)
+            flow = self.flow([sys.executable, "agent.py"], folder=folder, reward={"command": [sys.executable, "check.py"]}, hide=["answers", "check.py"], **BOX)
+            [(calls, end)] = flow.play(lambda call: "a")
+        self.assertEqual((calls[0]["messages"][0]["content"], end.get("reward")), ("PermissionError 13", 1), end)
+
     def test_calls_may_overlap_and_be_large(self):
         program = CHAT + """
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +151,20 @@ import subprocess
 found = [line.split()[1] for line in open("/proc/self/status") if line.startswith(("CapEff", "CapBnd", "NoNewPrivs"))]
 found.append(subprocess.run(["unshare", "-Ur", "true"], capture_output=True).returncode)
 found.append(tried(lambda: os.kill(1, 9)))
+# What root owns in /proc and /dev is the machine's, whatever namespaces there are.
+def opens(path, how):
+    try:
+        os.close(os.open(path, how | os.O_NONBLOCK))
+        return os.stat(path).st_rdev != os.stat("/dev/null").st_rdev
+    except OSError:
+        return False
+for top in os.listdir("/proc"):
+    if not top.isdigit() and top not in ("self", "thread-self", "net", "mounts", "pressure"):
+        files = [(path, name) for path, _, names in os.walk("/proc/" + top) for name in names] if os.path.isdir("/proc/" + top) else [("/proc", top)]
+        found += [os.path.join(*each) for each in files if opens(os.path.join(*each), os.O_WRONLY)]
+found += [path for path in ("/proc/kcore", "/proc/kmsg", "/proc/slabinfo", "/proc/timer_list") if opens(path, os.O_RDONLY)]
 """)
+        self.assertEqual(found[5:], [])
         self.assertEqual(found[:3], ["0" * 16, "0" * 16, "1"])
         self.assertEqual(found[4], "None", "a signal that process 1 doesn't see")
         if "--disable-userns" in sandbox.Sandbox(ProgramSettings(command=["true"], tasks="-", **BOX), [], None).options:
@@ -151,18 +173,18 @@ found.append(tried(lambda: os.kill(1, 9)))
     def test_forks_without_end(self):
         row = "import time\nfor n in range(2000):\n    try:\n        child = not os.fork()\n    except OSError:\n        sys.exit(f'held at {n // 50}')\n    if child:\n        time.sleep(60)"
         # The kernel's limit doesn't hold for root; process 1 of the sandbox sees how many there are.
-        self.assertRegex(self.error(row, max_processes=50), r"more than 50 processes and threads \(`max_processes`\)|held at 0")
+        self.assertRegex(self.error(row, max_processes=50), r"\d+ processes and threads, and `max_processes` is 50|held at 0")
         began = time.monotonic()
         bomb = "import time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(0.01)"
-        self.assertRegex(self.error(bomb, max_processes=50, episode_seconds=5.0), "more than 50 processes|longer than `episode_seconds`")
+        self.assertRegex(self.error(bomb, max_processes=50, episode_seconds=5.0), "`max_processes` is 50|longer than `episode_seconds`")
         self.assertLess(time.monotonic() - began, 20)
 
     def test_too_much_memory(self):
         self.assertRegex(self.error("x = bytearray(400 << 20)", memory_mb=256), "MemoryError")
         together = "import time\nfor _ in range(6):\n    if not os.fork():\n        x = b'1' * (100 << 20)\n        time.sleep(30)\ntime.sleep(30)"
-        self.assertRegex(self.error(together, memory_mb=256), r"more than 256 MB of memory \(`memory_mb`\)")
+        self.assertRegex(self.error(together, memory_mb=256), r"\d+ MB of memory, and `memory_mb` is 256")
         shared = "import mmap, time\nx = mmap.mmap(-1, 400 << 20)\nfor _ in range(400):\n    x.write(b'1' * (1 << 20))\ntime.sleep(30)"
-        self.assertRegex(self.error(shared, memory_mb=256), r"more than 256 MB of memory \(`memory_mb`\)")
+        self.assertRegex(self.error(shared, memory_mb=256), r"\d+ MB of memory, and `memory_mb` is 256")
 
     def test_a_full_disk(self):
         found = self.tell("""
@@ -176,12 +198,12 @@ found = [tried(lambda: fill(folder + "/x")) for folder in ("/tmp", "/dev/shm", o
 """, disk_mb=20)
         self.assertTrue(set(found) <= {"OSError 28", "OSError 27"}, found)
         many = "import time\nfor n in range(100):\n    open(os.environ['FLOW_FOLDER'] + f'/{n}', 'wb').write(b'1' * (1 << 20))\ntime.sleep(30)"
-        self.assertRegex(self.error(many, disk_mb=20), r"more than 20 MB in its folders \(`disk_mb`\)")
+        self.assertRegex(self.error(many, disk_mb=20), r"\d+ MB in its folders, and `disk_mb` is 20")
 
     def test_too_much_processor_time(self):
-        self.assertRegex(self.error("while True: pass", cpu_seconds=1), "killed by signal 9|killed by signal 24|more than 1 s of processor time")
+        self.assertRegex(self.error("while True: pass", cpu_seconds=1), "killed by signal 9|killed by signal 24|`cpu_seconds` is 1")
         together = "import time\nfor _ in range(2): os.fork()\nwhile True: pass"
-        self.assertRegex(self.error(together, cpu_seconds=3), r"more than 3 s of processor time \(`cpu_seconds`\)")
+        self.assertRegex(self.error(together, cpu_seconds=3), r"\d s of processor time, and `cpu_seconds` is 3")
 
     def test_nothing_outlives_its_episode(self):
         name = f"outlives-{os.getpid()}"

@@ -163,7 +163,7 @@ class Episode:
         return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **task, "FLOW_TASK_FILE": self.file, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
 
     async def started(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None, forks: Optional[Forks] = None) -> Program:
-        """A program in this folder, with the task on its input."""
+        """A program in this folder, with the task on its input. One that gets `more` variables checks what another has done."""
         program = Program(self.home, self.sandbox is not None)
         self.programs.append(program)
         await program.start(self.boxed(command, folder, more), folder, environment(self.settings.passed, {**self.variables(), **(more or {})}), self.input, forks)
@@ -176,7 +176,7 @@ class Episode:
         if self.sandbox is None:
             return command
         files = [path for path in (self.file, *(more or {}).values()) if os.path.isfile(path) and path.startswith(folders.own())]
-        return self.sandbox.wrapped(command, folder, self.writable(), files, self.door())
+        return self.sandbox.wrapped(command, folder, self.writable(), files, self.door(), checks=more is not None)
 
     def writable(self) -> List[Tuple[str, str]]:
         """The folders that its programs may write to, each with the place where they find it."""

@@ -118,12 +118,10 @@ def filled(folders):
 def exceeded(told, look):
     """The limit that all processes together exceed."""
     count, memory, seconds = used()
-    found = [(count > told["max_processes"], f"more than {told['max_processes']} processes and threads (`max_processes`)"),
-             (memory > told["memory_mb"] * MB, f"more than {told['memory_mb']} MB of memory (`memory_mb`)"),
-             (seconds > told["cpu_seconds"], f"more than {told['cpu_seconds']} s of processor time (`cpu_seconds`)")]
+    found = [("max_processes", count, "processes and threads"), ("memory_mb", memory / MB, "MB of memory"), ("cpu_seconds", seconds, "s of processor time")]
     if not look % round(DISK / LOOK):
-        found.append((filled(told["writable"]) > told["disk_mb"] * MB, f"more than {told['disk_mb']} MB in its folders (`disk_mb`)"))
-    return next((text for over, text in found if over), None)
+        found.append(("disk_mb", filled(told["writable"]) / MB, "MB in its folders"))
+    return next((f"{value:.0f} {what}, and `{name}` is {told[name]}" for name, value, what in found if value > told[name]), None)
 
 
 def guarded(child, told):
@@ -145,7 +143,7 @@ def guarded(child, told):
         text = exceeded(told, look)
         if text:
             os.kill(-1, signal.SIGKILL)  # all but this process
-            os.write(2, f"\nthe sandbox has ended the program: it has {text}\n".encode())
+            os.write(2, f"\nthe sandbox has ended the program: it had {text}\n".encode())
             return STOPPED
 
 

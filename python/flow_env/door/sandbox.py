@@ -56,8 +56,8 @@ class Sandbox:
         shown += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and os.path.isdir(path)]
         self.shown = outermost(path for path in map(os.path.abspath, shown) if not any(inside(path, one) for one in SYSTEM))
         self.bwrap = shutil.which("bwrap") or ""
-        self.options = self.tried()
-        self.options += self.seen()
+        self.options = self.tried() + self.seen()
+        self.hidden = self.covered(self.settings.hide)
 
     def needed(self, program: str) -> List[str]:
         """The folders that a program lies in. Python itself says where its packages are."""
@@ -113,6 +113,9 @@ class Sandbox:
             name = os.path.realpath("/etc/resolv.conf")
             options += ["--ro-bind", name, name]
         options += ["--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--proc", "/proc"]
+        # What root owns there root may write to, in any namespace and without a capability: `core_pattern` would be a way out. bwrap leaves it.
+        options += ["--ro-bind", "/proc/sys", "/proc/sys"]
+        options += [each for name in kernel_files() for each in ("--ro-bind", "/dev/null", name)]
         for path in dict.fromkeys(["/tmp", "/var/tmp", os.path.realpath(tempfile.gettempdir())]):
             options += ["--size", size, "--tmpfs", path]
         options += ["--size", size, "--tmpfs", self.home] if self.home != "/" else []
@@ -120,9 +123,13 @@ class Sandbox:
             options += ["--ro-bind", path, path]
         if self.folder is not None:
             options += ["--bind" if self.settings.write_folder else "--ro-bind", self.folder, self.folder]
-        secrets = [os.path.join(self.folder, name) for name in SECRETS] if self.folder else []
-        for path in [*secrets, *(os.path.join(self.folder or "", os.path.expanduser(path)) for path in self.settings.hide)]:
-            path = os.path.realpath(path)
+        return options + (self.covered(SECRETS) if self.folder else [])
+
+    def covered(self, paths: Iterable[str]) -> List[str]:
+        """Options that put something empty in the place of these files and folders."""
+        options: List[str] = []
+        for path in paths:
+            path = os.path.realpath(os.path.join(self.folder or "", os.path.expanduser(path)))
             if os.path.isdir(path):
                 options += ["--tmpfs", path, "--remount-ro", path]
             elif os.path.exists(path):
@@ -130,12 +137,12 @@ class Sandbox:
         return options
 
     def wrapped(self, command: Sequence[str], folder: str, places: Sequence[Tuple[str, str]], files: Sequence[str] = (),
-                door: Optional[Tuple[int, str]] = None) -> List[str]:
+                door: Optional[Tuple[int, str]] = None, checks: bool = False) -> List[str]:
         """The command in its sandbox: folders of this machine that it may write to, each with the place where it finds it, files that it may
-        read, and the door's port with its socket."""
+        read, and the door's port with its socket. From one that `checks` nothing in `hide` is hidden."""
         told = {"port": 0, "socket": "", "writable": [at for _, at in places]}
         told.update({name: getattr(self.settings, name) for name in LIMITS})
-        options = list(self.options)
+        options = self.options + ([] if checks else self.hidden)
         for path, at in sorted(places, key=lambda place: place[1]):
             options += ["--bind", path, at]
         for path in files:
@@ -159,6 +166,13 @@ def outermost(paths: Iterable[str]) -> List[str]:
         if not any(inside(path, one) for one in kept):
             kept.append(path)
     return kept
+
+
+def kernel_files() -> List[str]:
+    """The files of `/proc` itself that only root may read, which is this machine's root in a sandbox, too."""
+    if os.getuid():
+        return []
+    return [entry.path for entry in os.scandir("/proc") if entry.is_file(follow_symlinks=False) and not entry.stat().st_mode & 0o004]
 
 
 def private(top: str) -> List[str]:
