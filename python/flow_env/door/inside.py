@@ -11,6 +11,9 @@ import signal
 import socket
 import sys
 import threading
+from typing import Any, Dict, List, Optional, Tuple
+
+Told = Dict[str, Any]
 
 LOOK = 0.1
 """Seconds between two looks at all processes."""
@@ -21,7 +24,7 @@ STOPPED = 125
 """The exit status of a sandbox that has exceeded a limit, or that can't start its program."""
 
 
-def limited(told):
+def limited(told: Told) -> None:
     """The limits that the kernel holds, each of one process."""
     memory, disk = told["memory_mb"] * MB, told["disk_mb"] * MB
     # Not of addresses: node, Java and torch reserve far more than they write to.
@@ -32,7 +35,7 @@ def limited(told):
         resource.setrlimit(name, (most, most))
 
 
-def start(command, told):
+def start(command: List[str], told: Told) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -47,7 +50,7 @@ def start(command, told):
     os._exit(STOPPED)
 
 
-def pump(one, other):
+def pump(one: socket.socket, other: socket.socket) -> None:
     """Carries what comes from one socket to the other, to its end."""
     try:
         while True:
@@ -64,10 +67,10 @@ def pump(one, other):
             pass
 
 
-def carry(listener, path):
+def carry(listener: socket.socket, path: str) -> None:
     """A connection to the door for each one to its port."""
 
-    def both(near):
+    def both(near: socket.socket) -> None:
         far = socket.socket(socket.AF_UNIX)
         with near, far:
             try:
@@ -84,7 +87,7 @@ def carry(listener, path):
         threading.Thread(target=both, args=(near,), daemon=True).start()
 
 
-def used():
+def used() -> Tuple[int, int, float]:
     """Processes with their threads, bytes in memory and seconds of processor time of all but this one."""
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     count = memory = ticks = 0
@@ -102,7 +105,7 @@ def used():
     return count, memory, ticks / tick + ended.children_user + ended.children_system
 
 
-def filled(folders):
+def filled(folders: List[str]) -> int:
     """Bytes of the files below these folders."""
     total = 0
     for folder in folders:
@@ -115,16 +118,16 @@ def filled(folders):
     return total
 
 
-def exceeded(told, look):
+def exceeded(told: Told, look: int) -> Optional[str]:
     """The limit that all processes together exceed."""
     count, memory, seconds = used()
-    found = [("max_processes", count, "processes and threads"), ("memory_mb", memory / MB, "MB of memory"), ("cpu_seconds", seconds, "s of processor time")]
+    found: List[Tuple[str, float, str]] = [("max_processes", count, "processes and threads"), ("memory_mb", memory / MB, "MB of memory"), ("cpu_seconds", seconds, "s of processor time")]
     if not look % round(DISK / LOOK):
         found.append(("disk_mb", filled(told["writable"]) / MB, "MB in its folders"))
     return next((f"{value:.0f} {what}, and `{name}` is {told[name]}" for name, value, what in found if value > told[name]), None)
 
 
-def guarded(child, told):
+def guarded(child: int, told: Told) -> int:
     """Waits for the program; gives its status as a shell does."""
     look = 0
     while True:
@@ -135,8 +138,7 @@ def guarded(child, told):
             except ChildProcessError:
                 return STOPPED
             if pid == child:
-                code = os.waitstatus_to_exitcode(status)
-                return 128 - code if code < 0 else code
+                return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             if not pid:
                 break
         look += 1
@@ -147,20 +149,23 @@ def guarded(child, told):
             return STOPPED
 
 
-def hidden():
+def hidden() -> None:
     """Keeps the program from reading and changing this process."""
     import ctypes
 
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
-def main():
+def main() -> None:
     told, command = json.loads(sys.argv[1]), sys.argv[2:]
     hidden()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-    listener = socket.create_server(("127.0.0.1", told["port"]), backlog=128) if told["socket"] else None
+    listener = socket.socket()
+    if told["socket"]:
+        listener.bind(("127.0.0.1", told["port"]))
+        listener.listen(128)
     child = start(command, told)
-    if listener:
+    if told["socket"]:
         threading.Thread(target=carry, args=(listener, told["socket"]), daemon=True).start()
     os._exit(guarded(child, told))
 

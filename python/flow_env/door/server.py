@@ -37,7 +37,7 @@ class Server(World):
     """Serves all episodes. Path or key names the episode; `/v1/...` without `/e/KEY` goes by the key."""
 
     def __init__(self, text: str) -> None:
-        self.settings = self.program = ProgramSettings.read(text)
+        self.settings = self.program = ProgramSettings.of_json(text)
         self.tasks = Tasks.of_file(self.program.tasks)
         self.name = "program " + " ".join(self.program.command)[:200]
         self.episodes: Dict[str, Optional[Run]] = {}

@@ -129,7 +129,7 @@ class ProgramSettings(SandboxSettings):
     """`fork`: each episode is a fork of a process that has imported the packages of a program in Python."""
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def of_json(cls, text: str) -> Self:
         try:
             given = json.loads(text)
         except ValueError as error:
