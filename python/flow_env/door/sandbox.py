@@ -26,9 +26,9 @@ SECRETS = (".env", ".git", "runs")
 ISOLATED = ["--unshare-all", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--hostname", "sandbox"]
 NO_NESTING = ["--unshare-user", "--disable-userns"]
 """Namespaces within the sandbox are a way into the kernel. Versions before 0.8 can't forbid them."""
-ADVICE = """Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`) and allow user namespaces: on Ubuntu from 23.10 on by an
-AppArmor profile for bwrap, in a container by `--security-opt seccomp=unconfined --security-opt systempaths=unconfined`. Or say `sandbox: none`:
-commands then run as you, with your files and your network"""
+ADVICE = ("Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`) and allow user namespaces: on Ubuntu from 23.10 on by an AppArmor profile "
+          "for bwrap, in a container by `--security-opt seccomp=unconfined --security-opt systempaths=unconfined`. Or say `sandbox: none`: commands then run "
+          "as you, with your files and your network")  # in a line, since flow tells the last one
 PROBE = 20.0
 
 
@@ -83,7 +83,7 @@ class Sandbox:
     def tried(self) -> List[str]:
         """The options with which bwrap works here."""
         if not self.bwrap:
-            raise Wrong(f"`sandbox: bubblewrap` needs the program `bwrap`, and it isn't installed.\n{ADVICE}")
+            raise Wrong(f"`sandbox: bubblewrap` needs the program `bwrap`, and it isn't installed. {ADVICE}")
         said = ""
         for more in (NO_NESTING, []):
             options = [*ISOLATED, *more]
@@ -96,7 +96,7 @@ class Sandbox:
             if run.returncode == 0:
                 return options
             said = said or run.stderr.strip() or f"exit status {run.returncode}"
-        raise Wrong(f"`sandbox: bubblewrap` can't be had here. `{' '.join(command)}` failed: {said[:500]}\n{ADVICE}")
+        raise Wrong(f"`sandbox: bubblewrap` doesn't work here. `{' '.join(command)}` failed: {' '.join(said.split())[:500]}. {ADVICE}")
 
     def seen(self) -> List[str]:
         """The file system that every command sees."""
@@ -152,7 +152,7 @@ class Sandbox:
             options += ["--ro-bind", door[1], door[1]]
         options += ["--ro-bind", INSIDE, PROCESS_1]
         program = self.pythons.get(command[0], command[0])
-        return [self.bwrap, *options, "--remount-ro", "/", "--chdir", folder, "--", self.python, "-I", "-S", PROCESS_1, json.dumps(told), program, *command[1:]]
+        return [self.bwrap, *options, "--remount-ro", "/", "--chdir", self.folder or folder, "--", self.python, "-I", "-S", PROCESS_1, json.dumps(told), program, *command[1:]]
 
 
 def inside(path: str, folder: str) -> bool:

@@ -156,7 +156,7 @@ class ProgramSettings(SandboxSettings):
         if self.start not in ("process", "fork"):
             raise Wrong(f'`start` is {self.start!r}; it is "process" or "fork"')
         if self.start == "fork" and self.sandbox != "none":
-            raise Wrong("`start: fork` can't be had in a sandbox: its forks would share one; say `start: process`")
+            raise Wrong("`start: fork` isn't possible in a sandbox, because its forks would share one: say `start: process`")
         if self.start == "fork" and not (PYTHON.match(os.path.basename(self.command[0])) and len(self.command) > 1
                                          and (self.command[1].endswith(".py") or self.command[1] == "-m" and len(self.command) > 2)):
             raise Wrong('`start: fork` needs a `command` such as ["python3", "my_agent.py"] or ["python3", "-m", "my_agent"]')
