@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, List, Literal, Mapping, Union
 
 __all__ = [
     "tasks", "rollout", "import_", "reflect", "extract", "memory_update", "cluster", "novelty", "rollback", "rewrite",
-    "score", "reward", "value", "derive", "python", "group", "advantage", "combine", "gpu_update", "evaluate",
+    "score", "reward", "value", "derive", "python", "group", "advantage", "concat", "combine", "gpu_update",
+    "evaluate",
 ]
 
 Settings = Mapping[str, Any]
@@ -57,6 +58,15 @@ def tasks(
     folder: Union[str, None] = UNSET,
     reward: Union[Literal["output", "post"], Settings] = UNSET,
     start: Literal["process", "fork"] = UNSET,
+    sandbox: Literal["none", "bubblewrap"] = UNSET,
+    network: Union[bool, None] = UNSET,
+    write_folder: Union[bool, None] = UNSET,
+    read: Union[List[str], None] = UNSET,
+    hide: Union[List[str], None] = UNSET,
+    memory_mb: Union[int, None] = UNSET,
+    max_processes: Union[int, None] = UNSET,
+    cpu_seconds: Union[int, None] = UNSET,
+    disk_mb: Union[int, None] = UNSET,
     won_at: Union[float, None] = UNSET,
     calls: Union[int, None] = UNSET,
     episode_seconds: Union[float, None] = UNSET,
@@ -140,6 +150,24 @@ def tasks(
             "fork": A program in Python: as a fork of a process that has imported its packages, so that an episode
                 doesn't pay for them. Packages that start threads or read the environment as they are imported need
                 `process`.
+        sandbox: Where its processes run, and a checking command's: `sandbox: bubblewrap` is for programs, and models
+            behind them, that aren't trusted.
+            "none": On this machine, as the user that runs flow.
+            "bubblewrap": In namespaces of their own, by bubblewrap (`bwrap`): the system's folders and their own to
+                read, FLOW_FOLDER to write, no network but the model, and limits.
+        network: In a sandbox: this machine's network, with every server on its loopback. Without it the program
+            reaches the model's base URL and nothing else.
+        write_folder: In a sandbox: the program may write into the folder that it runs in. Without it FLOW_FOLDER,
+            `/tmp` and home, which are empty at first, are all that it can write to.
+        read: In a sandbox: further files and folders that the program may read.
+        hide: In a sandbox: files and folders that are hidden from the program, besides `.env`, `.git` and `runs` in
+            its folder. A path begins in that folder.
+        memory_mb: In a sandbox: MB of memory, of one process and of all of an episode; 4096 unless given.
+        max_processes: In a sandbox: processes and threads of an episode at once; 512 unless given.
+        cpu_seconds: In a sandbox: seconds of processor time, of one process and of all of an episode; 3600 unless
+            given.
+        disk_mb: In a sandbox: MB of a file, of all files in FLOW_FOLDER, and of each of `/tmp`, `/dev/shm` and home,
+            which are in memory; 1024 unless given.
         won_at: The reward from which an episode counts as won, where the program doesn't say.
         calls: Calls that an episode may make, at most: one more is a failure and no reward.
         episode_seconds: Seconds that an episode may take, at most.
@@ -855,6 +883,15 @@ def advantage(
             "after_return": From the row's value only, as in GiGPO's released code: the turns before it don't feel it.
     """
     return made("advantage", {**locals()})
+
+
+def concat() -> Dict[str, Any]:
+    """`concat`: the rows of several nodes as one, such as of rollouts in several environments.
+
+    Inputs:
+        any other name: rows of different tasks, with the same columns
+    """
+    return made("concat", {})
 
 
 def combine(

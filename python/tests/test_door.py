@@ -708,7 +708,7 @@ class Reading(unittest.TestCase):
             path = Path(folder, "tasks.jsonl")
             path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
             settings = {"command": ["sh"], "tasks": str(path), "folder": folder, **more}
-            return Tasks.of_file(ProgramSettings.read(json.dumps(settings)).tasks)
+            return Tasks.of_file(ProgramSettings.of_json(json.dumps(settings)).tasks)
 
     def test_wrong_settings_and_tasks_are_told_before_anything_runs(self):
         for settings, wanted in [
@@ -723,7 +723,7 @@ class Reading(unittest.TestCase):
             with self.assertRaisesRegex(Wrong, wanted):
                 self.read(**settings)
         with self.assertRaisesRegex(Wrong, "stands no JSON"):
-            ProgramSettings.read("{")
+            ProgramSettings.of_json("{")
 
     def test_tasks_have_names_splits_and_words(self):
         tasks = self.read([{"id": "a", "question": "add the numbers"}, {"split": "test", "question": "x"}])

@@ -121,4 +121,4 @@ print(1)
             for command, start, wanted in [(["sh", "-c", "true"], "fork", "needs a `command` such as"), ([sys.executable], "fork", "needs a `command`"), ([sys.executable, "-m"], "fork", "needs a `command`"),
                                            ([sys.executable, "-c", "1"], "fork", "needs a `command`"), (["sh"], "forked", "`start` is 'forked'")]:
                 with self.assertRaisesRegex(Wrong, wanted):
-                    ProgramSettings.read(json.dumps({"command": command, "tasks": str(tasks), "start": start}))
+                    ProgramSettings.of_json(json.dumps({"command": command, "tasks": str(tasks), "start": start}))

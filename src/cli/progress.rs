@@ -207,9 +207,12 @@ fn fitted(fields: &[String], columns: usize) -> (bool, String) {
     (false, line)
 }
 
-/// A figure of a node that doesn't measure on a frozen panel.
+/// A figure of the nodes that don't measure on a frozen panel: their mean, where several play, as in several
+/// environments.
 fn figure(figures: &Figures, evaluations: &[String], name: &str) -> Option<f64> {
-    figures.iter().filter(|(node, _)| !evaluations.contains(node)).find_map(|(_, own)| own.get(name)).copied()
+    let own = figures.iter().filter(|(node, _)| !evaluations.contains(node)).filter_map(|(_, own)| own.get(name));
+    let (sum, count) = own.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
 }
 
 /// Success on a frozen panel, in an iteration that measured it.
@@ -247,6 +250,14 @@ mod tests {
             warnings.len() == 1 && warnings[0].contains("success fell from 90.0% (iterations 25 to 29) to 30.0% (iterations 30 to 34)"),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn success_in_several_environments_is_their_mean() {
+        let success = |node: &str, value: f64| (node.to_string(), [("success".to_string(), value)].into());
+        let figures = Figures::from([success("minesweeper", 0.75), success("panel", 1.0), success("sokoban", 0.25)]);
+        assert_eq!(figure(&figures, &["panel".into()], "success"), Some(0.5));
+        assert_eq!(figure(&figures, &["panel".into()], "return"), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod python;
 mod advantage;
 mod cluster;
 mod combine;
+mod concat;
 mod derive;
 mod evaluate;
 mod extract;
@@ -76,6 +77,7 @@ pub static TABLE: &[Operator] = &[
     python::OPERATOR,
     group::OPERATOR,
     advantage::OPERATOR,
+    concat::OPERATOR,
     combine::OPERATOR,
     gpu_update::OPERATOR,
     evaluate::OPERATOR,

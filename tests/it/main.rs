@@ -14,6 +14,7 @@ mod broken;
 mod calls;
 mod cli;
 mod clusters;
+mod concat;
 mod determinism;
 mod diff;
 mod disk;

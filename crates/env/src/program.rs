@@ -45,6 +45,47 @@ struct ProgramSettings {
     #[serde(default, skip_serializing_if = "StartMode::is_process")]
     #[schemars(extend("default" = "process"))]
     start: StartMode,
+    /// Where its processes run, and a checking command's: `sandbox: bubblewrap` is for programs, and models behind them,
+    /// that aren't trusted.
+    #[serde(default, skip_serializing_if = "Sandbox::is_none")]
+    #[schemars(extend("default" = "none"))]
+    sandbox: Sandbox,
+    /// In a sandbox: this machine's network, with every server on its loopback. Without it the program reaches the
+    /// model's base URL and nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
+    network: bool,
+    /// In a sandbox: the program may write into the folder that it runs in. Without it FLOW_FOLDER, `/tmp` and home,
+    /// which are empty at first, are all that it can write to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
+    write_folder: bool,
+    /// In a sandbox: further files and folders that the program may read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("default" = []))]
+    read: Vec<String>,
+    /// In a sandbox: files and folders that are hidden from the program, besides `.env`, `.git` and `runs` in its
+    /// folder. A path begins in that folder.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("default" = []))]
+    hide: Vec<String>,
+    /// In a sandbox: MB of memory, of one process and of all of an episode; 4096 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("default" = Value::Null))]
+    memory_mb: Option<u32>,
+    /// In a sandbox: processes and threads of an episode at once; 512 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("default" = Value::Null))]
+    max_processes: Option<u32>,
+    /// In a sandbox: seconds of processor time, of one process and of all of an episode; 3600 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("default" = Value::Null))]
+    cpu_seconds: Option<u32>,
+    /// In a sandbox: MB of a file, of all files in FLOW_FOLDER, and of each of `/tmp`, `/dev/shm` and home, which are in
+    /// memory; 1024 unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1), extend("default" = Value::Null))]
+    disk_mb: Option<u32>,
     /// The reward from which an episode counts as won, where the program doesn't say.
     #[serde(default = "number::<f64, 1>")]
     won_at: f64,
@@ -96,6 +137,25 @@ impl StartMode {
     }
 }
 
+/// Where the processes of an episode run.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq)]
+#[schemars(inline)]
+#[serde(rename_all = "lowercase")]
+enum Sandbox {
+    /// On this machine, as the user that runs flow.
+    #[default]
+    None,
+    /// In namespaces of their own, by bubblewrap (`bwrap`): the system's folders and their own to read, FLOW_FOLDER to
+    /// write, no network but the model, and limits.
+    Bubblewrap,
+}
+
+impl Sandbox {
+    fn is_none(&self) -> bool {
+        *self == Sandbox::None
+    }
+}
+
 /// Where the reward of an episode comes from.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[schemars(inline)]
@@ -132,10 +192,35 @@ fn read(_: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
     if settings.command.is_empty() {
         return Err(Error::custom("command: a program needs one"));
     }
+    sandboxed(&settings).map_err(Error::custom)?;
     lines(Path::new(&settings.tasks)).map_err(Error::custom)?;
     let command = serving(NAME, &format!("{NAME}:{}", serde_json::to_string(&settings)?));
     let ProgramSettings { name, split, pass, seconds, .. } = settings;
     Ok(Game::new(PROCESS, ProcessSettings { command, name, processes: 1, seconds, pass, calls: true, split, item: None }))
+}
+
+/// Refuses settings of a sandbox where there is none, and forks in one.
+fn sandboxed(settings: &ProgramSettings) -> Result<(), String> {
+    let ProgramSettings { sandbox, network, write_folder, read, hide, memory_mb, max_processes, cpu_seconds, disk_mb, .. } = settings;
+    let given = [
+        ("network", *network),
+        ("write_folder", *write_folder),
+        ("read", !read.is_empty()),
+        ("hide", !hide.is_empty()),
+        ("memory_mb", memory_mb.is_some()),
+        ("max_processes", max_processes.is_some()),
+        ("cpu_seconds", cpu_seconds.is_some()),
+        ("disk_mb", disk_mb.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((name, _)) if sandbox.is_none() => {
+            Err(format!("{name}: it is a setting of a sandbox, and there is none: say `sandbox: bubblewrap`"))
+        }
+        _ if !sandbox.is_none() && !settings.start.is_process() => {
+            Err("start: `fork` isn't possible in a sandbox, because its forks would share one: say `start: process`".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a file of tasks that can't be read, with the line that is wrong.
@@ -188,6 +273,17 @@ mod tests {
         assert_eq!(door.get("start"), None, "an earlier pipeline's door is begun with the same line");
         let forks = game(with(json!("fork"))).unwrap();
         assert!(forks.program().unwrap().command[4].contains("\"start\":\"fork\""));
+        let boxed = |more: Value| {
+            let mut with = with(json!("process"));
+            with.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            game(with)
+        };
+        let settings = boxed(json!({ "sandbox": "bubblewrap", "memory_mb": 512 })).unwrap().program().unwrap().command[4].clone();
+        assert!(settings.contains(r#""sandbox":"bubblewrap""#) && settings.contains(r#""memory_mb":512"#), "{settings}");
+        let none = boxed(json!({ "disk_mb": 5 })).unwrap_err().to_string();
+        assert!(none.contains("disk_mb: it is a setting of a sandbox, and there is none"), "{none}");
+        let fork = boxed(json!({ "sandbox": "bubblewrap", "start": "fork" })).unwrap_err().to_string();
+        assert!(fork.contains("start: `fork` isn't possible in a sandbox"), "{fork}");
         assert!(game(with(json!("spawn"))).unwrap_err().to_string().contains("unknown variant `spawn`, expected `process` or `fork`"));
     }
 }

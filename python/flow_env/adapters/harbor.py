@@ -4,11 +4,13 @@ FOLDER is a task, or has tasks: each a folder with `instruction.md`, `task.toml`
 calls none, or `turns` times. Then `tests/test.sh` runs, and its `/logs/verifier/reward.txt` or `reward.json` has the reward. The last tenth of the tasks is `test`. The
 expert runs `solution/solve.sh`, where there is one.
 
-THIS IS NO SANDBOX. Commands run on this machine as the user that flow runs as, with its files and its network. They start in a working folder of the episode, are
-killed with their children when they have ended or after `call_seconds`, and their output is bounded; nothing else holds them. Play only tasks and models that you trust, or run flow itself in
-a container.
+WITHOUT `sandbox=bubblewrap` THIS IS NO SANDBOX. Commands run on this machine as the user that flow runs as, with its files and its network. They start in a working folder of the
+episode, are killed with their children when they have ended or after `call_seconds`, and their output is bounded; nothing else holds them. Play only tasks and models that you trust.
 
-Without a container paths are rewritten: the WORKDIR of `environment/Dockerfile` (else `/app`), `/logs`, `/tests` and `/root` stand for folders of the episode. They are replaced
+With `sandbox=bubblewrap` each command and `tests/test.sh` run in one (`door/sandbox.py`), with this machine's `/usr` and `/etc` and no network unless `network=true`. The WORKDIR of
+`environment/Dockerfile` (else `/app`), `/logs`, `/tests` and `/root` are folders of the episode at these places, and nothing is rewritten.
+
+Without a sandbox paths are rewritten: the WORKDIR of `environment/Dockerfile` (else `/app`), `/logs`, `/tests` and `/root` stand for folders of the episode. They are replaced
 in the commands of the policy and in the texts of `environment/` and `tests/`, where they begin a path; in outputs the other way round. The working folder is a
 fresh copy of `environment/` if there is no Dockerfile or it copies its context (`COPY . .`), else empty. `tests/` is copied only when the policy has ended.
 
@@ -28,11 +30,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from ..door import ask, files, reward, strict
+from ..door import ask, files, reward, sandbox, strict
 from ..door.episode import Episode, Failure
 from ..door.program import Program
 from ..door.removal import remove
-from ..door.settings import Tasks, Wrong
+from ..door.settings import SandboxSettings, Tasks, Wrong
 from ..door.tools import Conversation, ToolSettings
 from ..door.world import World
 from ..limits import INFO, NAME, TASK, Json, is_number
@@ -45,7 +47,7 @@ ONE_FILE = "exec bash -c \"$1\" 2>&1"
 
 
 @dataclass(kw_only=True)
-class HarborSettings(ToolSettings):
+class HarborSettings(ToolSettings, SandboxSettings):
     live: int = 16
 
 
@@ -61,10 +63,13 @@ class Harbor(World):
         folders = [root] if (root / "task.toml").is_file() else sorted(path.parent for path in root.glob("*/task.toml"))
         if not folders:
             raise Wrong(f"{plain[0]} has no task: no `task.toml` in it or in a folder of it")
+        self.sandbox = sandbox.of(self.limits, [["bash"]], None)
         tasks, wrong = {}, []
         for folder in folders:
             try:
                 tasks[folder.name] = read(folder)
+                if self.sandbox and any(sandbox.inside(tasks[folder.name]["work"], one) for one in (*sandbox.SYSTEM, "/dev", "/proc")):
+                    raise Wrong(f"its WORKDIR {tasks[folder.name]['work']} is in a folder that a sandbox can't write to")
             except Wrong as error:
                 wrong.append(f"{folder.name}: {error}")
         if wrong:
@@ -73,7 +78,7 @@ class Harbor(World):
         self.name = f"harbor {root.name}"
 
     def episode(self, task: Json, seed: int) -> Episode:
-        return Shell(self.limits, task, seed)
+        return Shell(self.limits, task, seed, self.sandbox)
 
 
 def read(folder: Path) -> Json:
@@ -123,8 +128,9 @@ def dockerfile(path: Path) -> Tuple[str, bool]:
 class Shell(Conversation):
     ending = "The task is over."
 
-    def __init__(self, settings: HarborSettings, task: Json, seed: int) -> None:
+    def __init__(self, settings: HarborSettings, task: Json, seed: int, box: Optional[sandbox.Sandbox] = None) -> None:
         super().__init__(settings, task, seed)
+        self.sandbox = box
         self.about = task
         self.source = Path(task["folder"])
         self.places: Dict[str, str] = {task["work"]: os.path.join(self.home, "work"), "/logs": os.path.join(self.home, "logs"), "/tests": os.path.join(self.home, "tests"), "/root": self.folder}
@@ -143,7 +149,18 @@ class Shell(Conversation):
     def variables(self) -> Dict[str, str]:
         # The task itself has the path of its solution.
         known = {name: value for name, value in super().variables().items() if name not in ("FLOW_TASK", "FLOW_TASK_FILE")}
-        return {**known, **self.about["env"], "HOME": self.folder}
+        home = self.folder if self.sandbox is None else "/root"
+        return {**known, "FLOW_FOLDER": home, **self.about["env"], "HOME": home}
+
+    def writable(self) -> List[Tuple[str, str]]:
+        return [(folder, path) for path, folder in self.places.items() if os.path.isdir(folder)]
+
+    def boxed(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None) -> List[str]:
+        return super().boxed(command, folder if self.sandbox is None else self.about["work"], more)
+
+    def here(self, text: str) -> str:
+        """A text in which the paths of the task are those of this machine, where they differ."""
+        return text if self.sandbox else self.began.sub(lambda match: self.places[match.group(1)], text)
 
     async def played(self) -> Json:
         self.input = ""
@@ -164,7 +181,7 @@ class Shell(Conversation):
         os.makedirs(verifier)
         os.makedirs(self.work, exist_ok=True)
         await self.copy(self.source / "tests", self.places["/tests"])
-        script = os.path.join(self.places["/tests"], "test.sh")
+        script = self.here("/tests/test.sh")
         seconds = float(self.about["seconds"])
         program = await self.started(["bash", script], self.work, self.about["verifier_env"])
         try:
@@ -180,7 +197,7 @@ class Shell(Conversation):
     async def call(self, name: str, arguments: Json) -> str:
         self.done += 1
         os.makedirs(self.work, exist_ok=True)
-        command = self.began.sub(lambda match: self.places[match.group(1)], arguments["command"])
+        command = self.here(arguments["command"])
         if "\0" in command:
             return "[a command can't have a NUL]"
         program = await self.started(["bash", "-c", ONE_FILE, "bash", command], self.work)
@@ -212,7 +229,7 @@ class Shell(Conversation):
                         text = file.read()
                 except UnicodeDecodeError:
                     return other
-                changed = self.began.sub(lambda match: self.places[match.group(1)], text)
+                changed = self.here(text)
                 if changed != text:
                     with open(other, "w", encoding="utf-8", newline="") as file:
                         file.write(changed)

@@ -5,7 +5,7 @@
     reward    {"command": [...]}: a checking command, run at the end; its last line is the reward, {"reward": 1.0, "won": true} or a number
     system    the system message of tasks that have none
 
-and perhaps `turns`, `call_seconds`, `characters`, `episode_seconds`, `live`, `won_at`, `pass` (see `door/settings.py`, `door/tools.py`). Paths are relative to the file, and its folder is
+and perhaps `turns`, `call_seconds`, `characters`, `episode_seconds`, `live`, `won_at`, `pass` and `sandbox` with its limits (see `door/settings.py`, `door/tools.py`). Paths are relative to the file, and its folder is
 where servers and command run. They get FLOW_TASK, FLOW_SEED and FLOW_FOLDER, an empty folder of the episode; the command also gets FLOW_TRANSCRIPT, a file with a
 message a line. The command runs once the servers have ended.
 
@@ -23,24 +23,24 @@ import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.types import INVALID_PARAMS, Tool
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
-from ..door import ask, files, strict
+from ..door import ask, files, sandbox, strict
 from ..door.episode import Episode, Failure, cause
 from ..door.program import COMPLAINTS, environment, said_last
-from ..door.settings import Tasks, Wrong, executable, is_command
+from ..door.settings import SandboxSettings, Tasks, Wrong, executable, is_command
 from ..door.tools import Conversation, ToolSettings, WrongCall
 from ..door.world import World
 from ..limits import Json
 
 
 @dataclass(kw_only=True)
-class McpSettings(ToolSettings):
+class McpSettings(ToolSettings, SandboxSettings):
     servers: Dict[str, Dict[str, Any]]
     tasks: str
     reward: Dict[str, Any]
@@ -80,17 +80,20 @@ class Mcp(World):
         for name, task in ((name, task) for some in self.tasks.splits.values() for name, task in some.items()):
             if not isinstance(task.get("prompt"), str) or not isinstance(task.get("system", ""), str):
                 raise Wrong(f"the task {name} has no text `prompt`, or a `system` that is no text")
+        commands = [server["command"] for server in self.about.servers.values() if "command" in server]
+        self.sandbox = sandbox.of(self.about, [*commands, self.about.reward["command"]], self.about.folder)
         self.name = f"mcp {version('mcp')} {', '.join(self.about.servers)}"
 
     def episode(self, task: Json, seed: int) -> Episode:
-        return Served(self.about, task, seed)
+        return Served(self.about, task, seed, self.sandbox)
 
 
 class Served(Conversation):
     settings: McpSettings
 
-    def __init__(self, settings: McpSettings, task: Json, seed: int) -> None:
+    def __init__(self, settings: McpSettings, task: Json, seed: int, box: Optional[sandbox.Sandbox] = None) -> None:
         super().__init__(settings, task, seed)
+        self.sandbox = box
         self.given = task
         self.clients: Dict[str, Tuple[Client, str, str]] = {}
         """Of each tool the client, the tool's name there and the server."""
@@ -112,7 +115,7 @@ class Served(Conversation):
         if "url" in server:
             client = Client(server["url"])
         else:
-            command, *arguments = server["command"]
+            command, *arguments = self.boxed(server["command"], self.settings.folder)
             env = environment(self.settings.passed, self.variables())
             parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=self.settings.folder)
             client = Client(stdio_client(parameters, complaints))

@@ -15,6 +15,7 @@ from .forking import Forks
 from .graph import Graph, Node
 from .program import Program, environment
 from .removal import remove
+from .sandbox import Sandbox
 from .settings import Settings, canonical
 
 
@@ -43,6 +44,8 @@ class Episode:
     ending: ClassVar[str] = "The program ended."
     strangers: ClassVar[bool] = False
     """Whether calls of unknown tools are calls, too, and no text."""
+    sandbox: Optional[Sandbox] = None
+    """Where its programs run; on this machine as they are if there is none."""
 
     def __init__(self, settings: Settings, task: Json, seed: int) -> None:
         self.settings, self.seed = settings, seed
@@ -160,13 +163,28 @@ class Episode:
         return {"PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "0", **task, "FLOW_TASK_FILE": self.file, "FLOW_SEED": str(self.seed), "FLOW_FOLDER": self.folder}
 
     async def started(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None, forks: Optional[Forks] = None) -> Program:
-        """A program in this folder, with the task on its input."""
-        program = Program(self.home)
+        """A program in this folder, with the task on its input. One that gets `more` variables checks what another has done."""
+        program = Program(self.home, self.sandbox is not None)
         self.programs.append(program)
-        await program.start(command, folder, environment(self.settings.passed, {**self.variables(), **(more or {})}), self.input, forks)
+        await program.start(self.boxed(command, folder, more), folder, environment(self.settings.passed, {**self.variables(), **(more or {})}), self.input, forks)
         if self.outcome is not None:
             program.kill()
         return program
+
+    def boxed(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None) -> List[str]:
+        """The command in the episode's sandbox, if it has one."""
+        if self.sandbox is None:
+            return command
+        files = [path for path in (self.file, *(more or {}).values()) if os.path.isfile(path) and path.startswith(folders.own())]
+        return self.sandbox.wrapped(command, folder, self.writable(), files, self.door(), checks=more is not None)
+
+    def writable(self) -> List[Tuple[str, str]]:
+        """The folders that its programs may write to, each with the place where they find it."""
+        return [(self.folder, self.folder)]
+
+    def door(self) -> Optional[Tuple[int, str]]:
+        """The port and the socket at which its programs reach the door."""
+        return None
 
     async def checked(self, command: List[str], folder: str, **texts: Tuple[str, Union[str, bytes]]) -> Json:
         """The reward that a checking command prints. The task and these texts are files in a folder that no earlier program knows: each

@@ -38,11 +38,16 @@ REMOVER = ThreadPoolExecutor(1, "remover")
 """A folder may take long to remove, and nothing else waits for that."""
 
 
-def new() -> str:
-    """A new folder for an episode."""
+def own() -> str:
+    """This door's folder."""
     global OWN
     OWN = OWN or Folder()
-    return tempfile.mkdtemp(dir=OWN.path)
+    return OWN.path
+
+
+def new() -> str:
+    """A new folder for an episode."""
+    return tempfile.mkdtemp(dir=own())
 
 
 def remove_own() -> None:

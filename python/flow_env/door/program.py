@@ -37,8 +37,8 @@ def environment(passed: Sequence[str], more: Mapping[str, str]) -> Dict[str, str
 class Program:
     """A running program in a process group of its own. `mark` is a text that stands in its environment and in no other one's."""
 
-    def __init__(self, mark: str) -> None:
-        self.mark = mark.encode()
+    def __init__(self, mark: str, boxed: bool = False) -> None:
+        self.mark, self.boxed = mark.encode(), boxed
         self.output = bytearray()
         self.complaints = bytearray()
         self.process: Union[Process, Forked, None] = None
@@ -72,7 +72,7 @@ class Program:
         self.kill()
         await swept(self.mark)
         await asyncio.wait(self.pipes, timeout=DRAIN)
-        return status
+        return 128 - status if self.boxed and status > 128 else status  # a sandbox says a signal as a shell does
 
     def kill(self) -> None:
         """Kills the group."""

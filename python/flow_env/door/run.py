@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from ..limits import Json
 from . import reward as rewards
@@ -11,15 +11,17 @@ from .ask import Refusal
 from .episode import Call, Episode, over
 from .forking import Forks
 from .program import Program
+from .sandbox import Sandbox
 from .settings import ProgramSettings
 
 
 class Run(Episode):
     settings: ProgramSettings
 
-    def __init__(self, settings: ProgramSettings, port: int, task: Json, seed: int, forks: Optional[Forks] = None) -> None:
+    def __init__(self, settings: ProgramSettings, port: int, task: Json, seed: int, forks: Optional[Forks] = None, sandbox: Optional[Sandbox] = None,
+                 socket: str = "") -> None:
         super().__init__(settings, task, seed)
-        self.port, self.forks = port, forks
+        self.port, self.forks, self.sandbox, self.socket = port, forks, sandbox, socket
         self.posted: Optional[Json] = None
         self.store: Json = {}
         self.refusal: Optional[Refusal] = None
@@ -50,6 +52,9 @@ class Run(Episode):
             return {"error": f"the program ended after {self.so_far()}, and no call was answered{self.refused()}{program.last_words()}"}
         view = self.end(await self.rewarded(program, checker))
         return {**view, "unread": self.unread} if self.unread else view
+
+    def door(self) -> Optional[Tuple[int, str]]:
+        return self.port, self.socket
 
     def refused(self) -> str:
         return f"; its last request was refused: {self.refusal}" if self.refusal else ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from typing import Any, Awaitable, Callable, Dict, Iterable, List, Mapping, Optional, Set
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..limits import Json, clean
-from . import strict
+from . import folders, sandbox, strict
 from .anthropic import Anthropic
 from .ask import Refusal
 from .chat import Chat, Event
@@ -36,12 +37,16 @@ class Server(World):
     """Serves all episodes. Path or key names the episode; `/v1/...` without `/e/KEY` goes by the key."""
 
     def __init__(self, text: str) -> None:
-        self.settings = self.program = ProgramSettings.read(text)
+        self.settings = self.program = ProgramSettings.of_json(text)
         self.tasks = Tasks.of_file(self.program.tasks)
         self.name = "program " + " ".join(self.program.command)[:200]
         self.episodes: Dict[str, Optional[Run]] = {}
         self.runner: Optional[web.AppRunner] = None
         self.port = 0
+        reward = self.program.reward
+        checks = [reward["command"]] if isinstance(reward, dict) and "command" in reward else []
+        self.sandbox = sandbox.of(self.program, [self.program.command, *checks], self.program.folder)
+        self.socket = ""
         self.forks = Forks(self.program.command, self.program.folder) if self.program.start == "fork" else None
 
     async def begin(self) -> None:
@@ -63,6 +68,9 @@ class Server(World):
         site = web.TCPSite(self.runner, "127.0.0.1", 0, backlog=1024)
         await site.start()
         self.port = self.runner.addresses[0][1]
+        if self.sandbox is not None:
+            self.socket = os.path.join(folders.own(), "socket")
+            await web.UnixSite(self.runner, self.socket, backlog=1024).start()
 
     async def end(self) -> None:
         if self.runner is not None:
@@ -71,7 +79,7 @@ class Server(World):
             await self.forks.close()
 
     def episode(self, task: Json, seed: int) -> Run:
-        run = Run(self.program, self.port, task, seed, self.forks)
+        run = Run(self.program, self.port, task, seed, self.forks, self.sandbox, self.socket)
         self.episodes[run.key] = run
         return run
 

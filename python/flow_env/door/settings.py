@@ -17,6 +17,8 @@ from ..limits import NAME, TASK, WORDS, Json, clean, is_number
 if TYPE_CHECKING:
     from typing import Self
 
+LIMITS = ("memory_mb", "max_processes", "cpu_seconds", "disk_mb")
+SANDBOX = ("network", "write_folder", "read", "hide", *LIMITS)
 PYTHON = re.compile(r"python[\d.]*\Z")
 SORTED = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -83,7 +85,42 @@ class Settings:
 
 
 @dataclass(kw_only=True)
-class ProgramSettings(Settings):
+class SandboxSettings(Settings):
+    """Of worlds that run commands on this machine."""
+
+    sandbox: str = "none"
+    network: bool = False
+    write_folder: bool = False
+    """Whether commands may write into the folder that they run in."""
+    read: List[str] = field(default_factory=list)
+    hide: List[str] = field(default_factory=list)
+    memory_mb: int = 4096
+    max_processes: int = 512
+    cpu_seconds: int = 3600
+    disk_mb: int = 1024
+
+    def check(self) -> None:
+        super().check()
+        if self.sandbox not in ("none", "bubblewrap"):
+            raise Wrong(f'`sandbox` is {self.sandbox!r}; it is "none" or "bubblewrap"')
+        for name in ("network", "write_folder"):
+            if not isinstance(getattr(self, name), bool):
+                raise Wrong(f"`{name}` is neither true nor false")
+        for name in ("read", "hide"):
+            paths = getattr(self, name)
+            if not (isinstance(paths, list) and all(isinstance(path, str) and path for path in paths)):
+                raise Wrong(f"`{name}` is no list of paths")
+        for name in LIMITS:
+            self.number(name, 1, True)
+        if self.sandbox == "none":
+            fields = [each for each in dataclasses.fields(SandboxSettings) if each.name in SANDBOX]
+            for each in fields:
+                if getattr(self, each.name) != (each.default if each.default is not MISSING else []):
+                    raise Wrong(f"`{each.name}` is a setting of a sandbox, and there is none: say `sandbox: bubblewrap`")
+
+
+@dataclass(kw_only=True)
+class ProgramSettings(SandboxSettings):
     command: List[str]
     tasks: str
     folder: str = "."
@@ -92,7 +129,7 @@ class ProgramSettings(Settings):
     """`fork`: each episode is a fork of a process that has imported the packages of a program in Python."""
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def of_json(cls, text: str) -> Self:
         try:
             given = json.loads(text)
         except ValueError as error:
@@ -118,6 +155,8 @@ class ProgramSettings(Settings):
         executable(self.command, self.folder)
         if self.start not in ("process", "fork"):
             raise Wrong(f'`start` is {self.start!r}; it is "process" or "fork"')
+        if self.start == "fork" and self.sandbox != "none":
+            raise Wrong("`start: fork` isn't possible in a sandbox, because its forks would share one: say `start: process`")
         if self.start == "fork" and not (PYTHON.match(os.path.basename(self.command[0])) and len(self.command) > 1
                                          and (self.command[1].endswith(".py") or self.command[1] == "-m" and len(self.command) > 2)):
             raise Wrong('`start: fork` needs a `command` such as ["python3", "my_agent.py"] or ["python3", "-m", "my_agent"]')
