@@ -29,5 +29,5 @@
 
 from .world import Fatal, View, World
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Fatal", "View", "World"]

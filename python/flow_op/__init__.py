@@ -20,7 +20,7 @@ from .errors import Error
 from .functions import columns, rows
 from .losses import loss
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Error", "call", "columns", "loss", "rng", "rows", "seed", "seeded"]
 
 

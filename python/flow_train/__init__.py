@@ -4,5 +4,5 @@ It holds no loss and no reinforcement learning: it gives log-probabilities and e
 numbers, steps, saves and loads.
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 PROTOCOL = 1

@@ -16,7 +16,7 @@ const TASKS: &str = "first AS (SELECT * FROM turns WHERE iteration = (SELECT min
 
 /// The figures and how each follows from the tasks.
 const FIGURES: [(&str, &str); 8] = [
-    ("tasks", "count(*)"),
+    ("task_count", "count(*)"),
     ("iteration", "min(iteration)"),
     ("least", "min(n)"),
     ("most", "max(n)"),
@@ -47,7 +47,7 @@ pub fn of(folder: &Path) -> Result<Value> {
     for ((name, _), answer) in FIGURES.into_iter().zip(answers) {
         figures[name] = Some(answer?).filter(|number| *number >= 0.0).map_or(Value::Null, |number| json!(number));
     }
-    match figures["tasks"].as_f64().is_some_and(|tasks| tasks > 0.0) {
+    match figures["task_count"].as_f64().is_some_and(|tasks| tasks > 0.0) {
         true => Ok(figures),
         false => Err(Error::Request(format!("{} has no episodes of training: name the rollout in `log`", folder.display()))),
     }
@@ -63,7 +63,7 @@ pub fn text(figures: &Value) -> String {
         "headroom of {}, iteration {}: {} tasks, {samples} episodes each\n",
         figures["run"].as_str().unwrap_or_default(),
         number("iteration"),
-        number("tasks")
+        number("task_count")
     );
     if figures["won"].is_number() {
         out += &format!(

@@ -269,7 +269,9 @@ mod tests {
             assert!(!["{name}", "{title}", "{settings}", "{turns}", "{file}"].iter().any(|place| text.contains(place)), "{text}");
         }
         assert!(text(Path::new("my agent.yaml"), GameChoice::Sokoban).is_err());
-        let pipeline = flow_pipeline::parse("x", &agent_text(Path::new("some/my-agent.yaml")).unwrap(), &[], &ops::catalog()).unwrap();
+        // The files lie where the pipeline is written.
+        let agent = agent_text(Path::new("some/my-agent.yaml")).unwrap().replace("\"calculator.jsonl", "\"datasets/calculator.jsonl");
+        let pipeline = flow_pipeline::parse("x", &agent, &[], &ops::catalog()).unwrap();
         assert_eq!((pipeline.name.as_str(), pipeline.iterations), ("my-agent", 6));
     }
 

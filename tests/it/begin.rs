@@ -294,10 +294,10 @@ fn a_run_says_how_many_tasks_have_something_to_learn_from() {
         serde_json::from_str(&done(flow().arg("check").arg("--headroom").arg(&run).args(["--format", of]))).unwrap()
     };
     let figures = &said("json")["headroom"];
-    let sql = "SELECT count(*) AS tasks, avg((differ > 1)::INT) AS differ, avg(any_won::INT) AS any_won FROM (SELECT task, count(DISTINCT earned) AS differ, \
+    let sql = "SELECT count(*) AS task_count, avg((differ > 1)::INT) AS differ, avg(any_won::INT) AS any_won FROM (SELECT task, count(DISTINCT earned) AS differ, \
                bool_or(won) AS any_won FROM (SELECT task, sample, sum(reward) AS earned, bool_or(won) AS won FROM rollout WHERE iteration = 0 GROUP BY ALL) GROUP BY task)";
     let asked: serde_json::Value = serde_json::from_str(&done(flow().arg("query").arg(&run).args([sql, "--format", "json"]))).unwrap();
-    for name in ["tasks", "differ", "any_won"] {
+    for name in ["task_count", "differ", "any_won"] {
         assert_eq!(figures[name].as_f64(), asked[0][name].as_f64(), "{name}: {figures}");
     }
     assert!(done(flow().arg("check").arg("--headroom").arg(&run)).contains("a baseline of the task has a gradient in these alone"));

@@ -274,7 +274,10 @@ fn a_check_says_that_there_is_no_libtorch() {
     let yaml = pipeline(folder.path(), SMALL);
     let check = |program: &std::path::Path| done(std::process::Command::new(program).arg("check").arg(&yaml));
     let said = check(&path);
-    assert!(said.contains("it can't run on this machine yet: libtorch can't be used") && said.contains("pip install torch"), "{said}");
+    assert!(
+        said.contains("it can't run on this machine yet: libtorch can't be used") && said.contains("pip install 'torch>=2.11"),
+        "{said}"
+    );
     assert!(!said.contains("models are computed on"), "{said}");
     assert!(check(env!("CARGO_BIN_EXE_flow").as_ref()).contains("models are computed on"));
 }

@@ -79,7 +79,7 @@ pub fn tried<'a>(
             origin.past.prompts.clear();
         }
         let rows = match told.entry {
-            Some(entry) => changed(role, &full, entry, &mut random),
+            Some(entry) => changed(role, &full, (entry, &turn.task), &mut random),
             None => notes(role, source, turn, &mut random)?.map(|notes| {
                 origin.memory = notes.unwrap_or(std::mem::take(&mut origin.memory));
                 full.clone()

@@ -9,7 +9,7 @@ use crate::ops;
 use crate::rollout::context::ContextSource;
 use arrow::array::RecordBatch;
 use flow_core::seed::Random;
-use flow_credit::memory::{table, Change};
+use flow_credit::memory::{table, Change, Entry};
 use flow_pipeline::Node;
 use flow_policy::Policy;
 use std::collections::BTreeMap;
@@ -105,8 +105,8 @@ impl<'a> Memories<'a> {
     }
 }
 
-/// The rows of a way, for an entry; none where no other task has an entry.
-pub fn changed(role: &str, full: &Rows, entry: u64, random: &mut Random) -> Option<Rows> {
+/// The rows of a way, for an entry in an episode of `task`; none where no other task has an entry.
+pub fn changed(role: &str, full: &Rows, (entry, task): (u64, &str), random: &mut Random) -> Option<Rows> {
     let each = |of: &dyn Fn(&Change) -> Option<Change>| {
         let one = |came: &Came| match came {
             Came::Changes(changes) => Came::Changes(changes.iter().filter_map(of).collect()),
@@ -118,7 +118,7 @@ pub fn changed(role: &str, full: &Rows, entry: u64, random: &mut Random) -> Opti
         "policy" => Some(full.clone()),
         "without" => Some(each(&|change| (change.entry.id != entry).then(|| change.clone()))),
         "another" => {
-            let text = another(full, entry, random)?;
+            let text = another(full, entry, task, random)?;
             Some(each(&|change| {
                 let mut change = change.clone();
                 if change.entry.id == entry {
@@ -131,8 +131,8 @@ pub fn changed(role: &str, full: &Rows, entry: u64, random: &mut Random) -> Opti
     }
 }
 
-/// The text of an entry of the same memory that is there, came from another task and says something else.
-fn another(full: &Rows, entry: u64, random: &mut Random) -> Option<String> {
+/// The text of an entry of the same memory, kind and level that is there, came from neither task and says something else.
+fn another(full: &Rows, entry: u64, task: &str, random: &mut Random) -> Option<String> {
     let memories = full.iter().filter_map(|came| match came {
         Came::Changes(changes) => Some(changes),
         Came::Clusters(_) => None,
@@ -145,16 +145,17 @@ fn another(full: &Rows, entry: u64, random: &mut Random) -> Option<String> {
             false => there.remove(&change.entry.id),
         };
     }
-    let (task, text) = there.get(&entry).map(|change| (&change.entry.source.task, &change.entry.text))?;
-    let others: Vec<&&Change> = there.values().filter(|change| change.entry.source.task != *task && change.entry.text != *text).collect();
-    (!others.is_empty()).then(|| others[random.below(others.len())].entry.text.clone())
+    let own = &there.get(&entry)?.entry;
+    let differs = |other: &Entry| ![task, &own.source.task].contains(&other.source.task.as_str()) && other.text != own.text;
+    let alike = |other: &Entry| (&other.kind, &other.level) == (&own.kind, &own.level);
+    let others: Vec<&Entry> = there.values().map(|change| &change.entry).filter(|other| differs(other) && alike(other)).collect();
+    (!others.is_empty()).then(|| others[random.below(others.len())].text.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use flow_core::row::Name;
-    use flow_credit::memory::Entry;
 
     fn change(change: i32, id: u64, task: &str, said: &str) -> Change {
         let source = Name { iteration: 0, task: task.into(), sample: 0, attempt: 0, turn: 0, phase: "reflect".into() };
@@ -168,7 +169,7 @@ mod tests {
     fn each_way_has_the_memory_that_it_names() {
         let all = [(1, 1, "a", "one"), (1, 2, "a", "two"), (1, 3, "b", "three"), (1, 4, "b", "four"), (-1, 4, "b", "four")];
         let all: Vec<Change> = all.into_iter().map(|(came, id, task, said)| change(came, id, task, said)).collect();
-        let ways = |role: &str, all: &[Change]| changed(role, &vec![Came::Changes(all.to_vec())], 1, &mut Random::new(1));
+        let ways = |role: &str, all: &[Change]| changed(role, &vec![Came::Changes(all.to_vec())], (1, "c"), &mut Random::new(1));
         let texts = |role: &str| match &ways(role, &all).unwrap()[0] {
             Came::Changes(changes) => changes.iter().map(|change| change.entry.text.clone()).collect::<Vec<_>>(),
             Came::Clusters(_) => vec![],
@@ -178,5 +179,10 @@ mod tests {
         assert_eq!(texts("another"), ["three", "two", "three", "four", "four"]);
         assert!(texts("emptied").is_empty());
         assert!(ways("another", &all[..2]).is_none(), "no other task has an entry");
+        let rows = vec![Came::Changes(all.clone())];
+        assert!(changed("another", &rows, (1, "b"), &mut Random::new(1)).is_none(), "the episode's own task has the other one");
+        let mut warning = all[..3].to_vec();
+        warning[2].entry.kind = "warning".into();
+        assert!(ways("another", &warning).is_none(), "the other one is of another kind");
     }
 }

@@ -9,10 +9,13 @@ use flow_credit::stats::agreement::{clustered, mean_worth, Pair};
 use flow_credit::stats::Interval;
 use flow_log::{sql::literal, Run};
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The seed of the bootstraps.
 const SEED: u64 = 1;
+
+/// Of fewer tasks the bootstrap's intervals are too narrow: simulated with normal draws.
+const FEW: usize = 20;
 
 /// What is taken away, by the role of the plays without it.
 const TAKEN: [(&str, &str, &str); 3] = [
@@ -24,6 +27,7 @@ const TAKEN: [(&str, &str, &str); 3] = [
 /// The figures of an audit of a memory.
 pub struct Worths {
     episodes: usize,
+    tasks: usize,
     refused: BTreeMap<String, usize>,
     /// By role: the mean loss with a 95% interval over tasks, how many episodes had the way, and how many lost and won by it
     /// at the level of 5%.
@@ -44,7 +48,7 @@ impl Worths {
         };
         let (worths, errors) = (number(2)?, number(3)?);
         let [tasks, roles, reasons] = [0, 1, 4].map(|i| rows.column(i).as_string::<i32>());
-        let mut worths_of = Worths { episodes: 0, refused: BTreeMap::new(), taken: BTreeMap::new() };
+        let mut worths_of = Worths { episodes: 0, tasks: 0, refused: BTreeMap::new(), taken: BTreeMap::new() };
         let mut pairs: BTreeMap<&str, Vec<Pair>> = BTreeMap::new();
         for i in 0..rows.num_rows() {
             let policy = roles.value(i) == "policy";
@@ -56,8 +60,10 @@ impl Worths {
             let pair = Pair { cluster: text(tasks.value(i)), credit: 0.0, worth: -worths.value(i), error: errors.value(i) };
             pairs.entry(roles.value(i)).or_default().push(pair);
         }
+        worths_of.tasks = pairs.get("policy").map_or(0, |pairs| pairs.iter().map(|pair| pair.cluster).collect::<BTreeSet<_>>().len());
         for (role, ..) in TAKEN {
-            let pairs = pairs.remove(role).unwrap_or_default();
+            // Notes have no way without one of them.
+            let Some(pairs) = pairs.remove(role) else { continue };
             let decided = |sign: f64| pairs.iter().filter(|pair| pair.decided() && pair.worth * sign > 0.0).count();
             worths_of.taken.insert(role, (clustered(&pairs, mean_worth, SEED), pairs.len(), decided(1.0), decided(-1.0)));
         }
@@ -69,13 +75,13 @@ impl Worths {
             let interval = interval.map(|i| json!({ "value": i.value, "low": i.low, "high": i.high }));
             (role.to_string(), json!({ "worth": interval, "episodes": episodes, "helped": helped, "harmed": harmed }))
         });
-        json!({ "episodes": self.episodes, "refused": self.refused, "worth": taken.collect::<serde_json::Map<_, _>>() })
+        json!({ "episodes": self.episodes, "tasks": self.tasks, "refused": self.refused, "worth": taken.collect::<serde_json::Map<_, _>>() })
     }
 
     pub fn text(&self) -> String {
         let mut out = format!(
-            "what a memory was worth to {} episodes whose first prompt held entries of it, with 95% intervals over tasks\n\n",
-            self.episodes
+            "what a memory was worth to {} episodes of {} tasks whose first prompt held entries of it, with 95% intervals over tasks\n\n",
+            self.episodes, self.tasks
         );
         for (role, name, how) in TAKEN {
             let Some((interval, episodes, helped, harmed)) = self.taken.get(role) else { continue };
@@ -83,9 +89,37 @@ impl Worths {
                 interval.map_or_else(|| "nothing to compare".into(), |i| format!("{:+.3}   {:+.3} to {:+.3}", i.value, i.low, i.high));
             out += &format!("{name:<14}{shown}   {how}; of {episodes} episodes it surely helped {helped} and harmed {harmed}\n");
         }
+        if self.tasks < FEW {
+            out += &format!("of fewer than {FEW} tasks such intervals are too narrow: five cover 83%, sixteen 92%\n");
+        }
         for (why, episodes) in &self.refused {
             out += &format!("{episodes} episodes were not restored: {why}\n");
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow_core::seed::Random;
+
+    /// Of 2,000 draws of as many normal tasks, the share of intervals that hold the true mean, in percent.
+    fn covered(tasks: u64) -> f64 {
+        let mut random = Random::new(7);
+        let mut normal = || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+        let mut one = || {
+            let pairs: Vec<Pair> = (0..tasks).map(|cluster| Pair { cluster, credit: 0.0, worth: normal(), error: 0.0 }).collect();
+            clustered(&pairs, mean_worth, SEED).is_some_and(|i| i.low <= 0.0 && i.high >= 0.0)
+        };
+        (0..2000).filter(|_| one()).count() as f64 / 20.0
+    }
+
+    /// What the text and docs/audit.md say of few tasks.
+    #[test]
+    fn few_tasks_have_narrow_intervals() {
+        let (five, sixteen) = (covered(5), covered(16));
+        println!("{five} {sixteen}");
+        assert!((five - 84.0).abs() < 3.0 && (sixteen - 92.0).abs() < 2.0, "{five} {sixteen}");
     }
 }
