@@ -3,6 +3,8 @@ SHELL := /bin/bash
 export LIBTORCH ?= $(CURDIR)/.libtorch/torch
 export DUCKDB_LIB_DIR ?= $(CURDIR)/.duckdb
 CARGO ?= cargo
+# Tests wait for libtorch, files and processes: own code that isn't optimised is built in nine minutes instead of thirteen.
+UNOPTIMISED := $(foreach p,flow flow-checkpoint flow-model flow-pipeline flow-policy flow-serve flow-study flow-text,--config profile.release.package.$p.opt-level=0)
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
@@ -16,11 +18,10 @@ build: $(FETCH)
 	@echo "flow: building (it takes several minutes the first time)"
 	@$(CARGO) build --release
 
-# One libtorch thread: OpenMP's spinning threads get in each other's way. The tests wait for libtorch, files and processes, not for
-# flow's own code, so that is built without optimisation: from nothing in nine minutes instead of thirteen. `make build` puts the fast program back.
+# One libtorch thread: OpenMP's spinning threads get in each other's way. `make build` puts the fast program back.
 test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some sixteen minutes the first time)"
-	OMP_NUM_THREADS=1 $(CARGO) test --release $(foreach p,flow flow-checkpoint flow-model flow-pipeline flow-policy flow-serve flow-study flow-text,--config profile.release.package.$p.opt-level=0)
+	OMP_NUM_THREADS=1 $(CARGO) test --release $(UNOPTIMISED)
 
 # An edit of rows, a formula, an environment or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
 test-log: $(filter libduckdb,$(FETCH))
@@ -109,11 +110,13 @@ parity:
 parity-webshop:
 	python3 scripts/parity_webshop.py
 
-# The losses and advantages of verl, TRL, OpenRLHF and SkyRL against conformance/cases, and flow's advantages where it is built. PRIME_RL=CHECKOUT holds prime-rl.
-conformance: .venv-conformance/made-from
+# The losses and advantages of flow, verl, TRL, OpenRLHF and SkyRL against conformance/cases; the page's table. PRIME_RL=CHECKOUT holds prime-rl.
+conformance: build .venv-conformance/made-from
 	.venv-conformance/bin/python conformance/test_reference.py
-	for library in verl trl openrlhf skyrl $(if $(PRIME_RL),prime-rl) $(if $(wildcard target/release/flow),flow); do \
+	OMP_NUM_THREADS=1 FLOW_CONFORMANCE=$(CURDIR)/target/conformance.json $(CARGO) test --release $(UNOPTIMISED) --lib conformance
+	for library in verl trl openrlhf skyrl $(if $(PRIME_RL),prime-rl); do \
 	  .venv-conformance/bin/python -W ignore conformance/run.py --library $$library || exit 1; done
+	.venv-conformance/bin/python conformance/run.py --library flow --losses target/conformance.json
 	.venv-conformance/bin/python conformance/run.py --table
 
 .venv-conformance/made-from: conformance/peers/requirements.txt
