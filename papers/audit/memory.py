@@ -96,6 +96,9 @@ def step(method, seed):
         trained(plan, f"{folder}-{seed}", *sets)
         asked = ["--memory", "--turns", str(EPISODES), "--plays", str(PLAYS), "--format", "json", *plan.get("audit", [])]
         audit = json.loads(call(FLOW_AUDIT, "audit", f"{folder}-{seed}", *asked))
+        for way in ("without", "another", "emptied"):
+            # Notes in a loop have no way without one of them.
+            audit["worth"].setdefault(way, {"worth": None, "episodes": 0, "helped": 0, "harmed": 0})
         query = RESTORED.format(table=plan.get("table", "rollout"))
         restored = json.loads(call(FLOW, "query", f"{folder}-{seed}", query, "--format", "json"))[0]
         found = {"restored": restored, "audit": audit}
