@@ -12,16 +12,16 @@ use std::path::Path;
 const TASKS: &str = "first AS (SELECT * FROM turns WHERE iteration = (SELECT min(iteration) FROM turns)),
   episodes AS (SELECT iteration, task, sample, sum(reward) AS earned, bool_or(won) AS won FROM first GROUP BY ALL),
   tasks AS (SELECT any_value(iteration) AS iteration, count(*) AS n, count(DISTINCT earned) > 1 AS differ, bool_or(won) AS any_won,
-    bool_and(won) AS all_won, avg(won::DOUBLE) AS won FROM episodes GROUP BY task)";
+    bool_and(won) AS all_won, sum(won::INT) AS wins, count(won) AS told FROM episodes GROUP BY task)";
 
 /// The figures and how each follows from the tasks.
 const FIGURES: [(&str, &str); 8] = [
     ("task_count", "count(*)"),
-    ("iteration", "min(iteration)"),
-    ("least", "min(n)"),
-    ("most", "max(n)"),
-    ("differ", "avg(differ::DOUBLE)"),
-    ("won", "coalesce(avg(won), -1)"),
+    ("iteration", "coalesce(min(iteration), -1)"),
+    ("least", "coalesce(min(n), -1)"),
+    ("most", "coalesce(max(n), -1)"),
+    ("differ", "coalesce(avg(differ::DOUBLE), -1)"),
+    ("won", "coalesce(sum(wins) / nullif(sum(told), 0), -1)"),
     ("any_won", "coalesce(avg(any_won::DOUBLE), -1)"),
     ("all_won", "coalesce(avg(all_won::DOUBLE), -1)"),
 ];
@@ -49,7 +49,7 @@ pub fn of(folder: &Path) -> Result<Value> {
     }
     match figures["task_count"].as_f64().is_some_and(|tasks| tasks > 0.0) {
         true => Ok(figures),
-        false => Err(Error::Request(format!("{} has no episodes of training: name the rollout in `log`", folder.display()))),
+        false => Err(Error::Request(format!("{} has no episode of training yet", folder.display()))),
     }
 }
 

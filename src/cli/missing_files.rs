@@ -149,19 +149,22 @@ fn shown(path: &Path) -> String {
 fn missing_program(node: &Node, key: &str) -> Option<Mistake> {
     let words: Vec<&str> = node.with.raw()[key].as_array()?.iter().filter_map(|w| w.as_str()).collect();
     let (program, arguments) = words.split_first()?;
-    if !is_executable(program) {
+    // A program may run in a folder of its own.
+    let place = |path: &str| Path::new(node.with.raw()["folder"].as_str().unwrap_or_default()).join(path);
+    let own = if program.contains('/') { place(program).display().to_string() } else { program.to_string() };
+    if !is_executable(&own) {
         let message = format!("there is no program `{program}`");
         let help = match program.contains('/') {
-            true => format!("looked for {}: a file that may be executed", absolute(Path::new(program))),
+            true => format!("looked for {}: a file that may be executed", absolute(&place(program))),
             false => "looked for it in the folders of PATH".into(),
         };
         return Some(Mistake::in_node(node, &["with", key, "0"], message).help(help));
     }
     let name = Path::new(program).file_name()?.to_str()?;
     let interpreter = ["python", "node", "ruby", "perl", "bash", "sh"].iter().any(|i| name.starts_with(i));
-    let script = arguments.first().filter(|a| interpreter && !a.starts_with('-') && !Path::new(a).exists())?;
+    let script = arguments.first().filter(|a| interpreter && !a.starts_with('-') && !place(a).exists())?;
     let message = format!("there is no `{script}` for `{program}` to run");
-    Some(Mistake::in_node(node, &["with", key, "1"], message).help(format!("looked for {}", absolute(Path::new(script)))))
+    Some(Mistake::in_node(node, &["with", key, "1"], message).help(format!("looked for {}", absolute(&place(script)))))
 }
 
 fn is_executable(program: &str) -> bool {

@@ -87,7 +87,7 @@ impl NewArgs {
         let word = shell_word(&self.file.display().to_string());
         let mut said = format!("{} is written, with comments\n", self.file.display());
         said += match (&self.world, expert) {
-            (None, _) if begins => "calculator.py beside it is an agent program, calculator.jsonl has its tasks\n",
+            (None, _) if begins => "calculator.py and calculator.jsonl, an agent program and its tasks, are written into this folder\n",
             (None, _) => "",
             _ if writes => "the world names no `actions`: a published model writes them, and the whole of an answer is one\n",
             (Some(_), true) => "it begins by imitating the world's `expert`\n",

@@ -5,14 +5,19 @@ use flow_core::child::find_module;
 use std::io;
 use std::process::Command;
 
-/// `python3 -m MODULE`, with this program's own environment.
+/// Runs a module as `python3 -m` does, but without the working folder among the places to import from: a `json.py` there
+/// would be Python's, and run.
+const START: &str = "import sys; sys.path[:] = [path for path in sys.path if path]; del sys.argv[0]; import runpy; \
+                     runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)";
+
+/// A module of the repository's Python, with this program's own environment.
 ///
 /// # Errors
 /// If the repository's folder can't be named in PYTHONPATH.
 pub fn command(module: &str) -> Result<Command> {
     let mut command = Command::new("python3");
     find_module(module.split('.').next().unwrap_or(module), &mut command).map_err(Error::Request)?;
-    command.args(["-m", module]);
+    command.args(["-c", START, module]);
     Ok(command)
 }
 

@@ -192,7 +192,7 @@ pub struct TrainSettings {
     /// A server of Tinker's protocol, as `https://HOST`: an adapter learns there. Its key is in TINKER_API_KEY. flow
     /// starts `python -m flow_tinker`, which measures what that server makes of a gradient before anything is learnt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^https?://[^\s/?#@]+[^\s?#]*$"))]
+    #[schemars(regex(pattern = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"))]
     pub tinker: Option<String>,
     /// With `tinker`, what the server calls the model, as `Qwen/Qwen3-8B`. Left out: the folder of `load`, where the
     /// server's list of models has one of that name.

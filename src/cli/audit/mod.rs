@@ -188,8 +188,11 @@ impl AuditArgs {
                 source.table,
                 self.run.display()
             );
-            return Err(Error::Request(why)
-                .help("`keep: { every: 1 }` in a pipeline keeps the weights of each iteration, `every: 10` of each tenth"));
+            let help = match memories.is_empty() {
+                true => "its agent reads no memory, so episodes with notes on earlier attempts are looked for: a loop with `reflect` makes these",
+                false => "`keep: { every: 1 }` in a pipeline keeps the weights of each iteration, `every: 10` of each tenth",
+            };
+            return Err(Error::Request(why).help(help));
         }
         let _lock = match self.dry_run {
             true => None,

@@ -65,6 +65,8 @@ impl Processes {
             Some(url) => {
                 let python = python_of(TINKER_PYTHON, TINKER_INSTALLED, "tinker-env", "the SDK `tinker`")?;
                 let mut command = Command::new(python);
+                // A `json.py` of the working folder would be Python's, and read the key.
+                command.env("PYTHONSAFEPATH", "1");
                 command.args(["-m", "flow_tinker", "--url", url, "--timeout", &settings.timeout.to_string(), "--connect", address]);
                 (command, "flow_tinker")
             }
