@@ -100,6 +100,17 @@ fn what_a_pipeline_names_on_disk_is_looked_for() {
     assert!(corridor("[pyhton9]").contains("there is no program `pyhton9`"));
     assert!(corridor("[./none]").contains("there is no program `./none`"));
     assert!(corridor("[python3, examples/none.py]").contains("there is no `examples/none.py` for `python3` to run"));
+    // A program's script is looked for in its own folder.
+    let program = |place: &str| {
+        let sets = ["nodes.tasks.with.command=[python3, calculator.py]".to_owned(), format!("nodes.tasks.with.folder={place}")];
+        let output = flow().args(["check", "pipelines/agents/calculator.yaml", "--set", &sets[0], "--set", &sets[1]]).output().unwrap();
+        text(&output.stderr)
+    };
+    assert!(
+        program("examples").contains("there is no `calculator.py` for `python3` to run")
+            && program("examples").contains("examples/calculator.py")
+    );
+    assert!(!program("examples/agents").contains("calculator.py` for"), "{}", program("examples/agents"));
     let run = trained(folder.path(), "run", SMALL, &[]);
     let load = format!("models.actor={{ load: {}, of: critic }}", run.display());
     let message = fails(flow().args(["check", "pipelines/grpo-minesweeper.yaml", "--set", &load]));

@@ -291,3 +291,16 @@ fn what_was_not_judged_has_no_reward() {
     assert_eq!(errors, expected);
     assert_eq!(ask(&run, "select count(*) as n from rollout")[0]["n"], 0);
 }
+
+/// A `json.py` of the working folder is nobody's: the verbs that use Python import their own.
+#[test]
+fn a_file_of_the_working_folder_is_not_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["json.py", "argparse.py", "flow_runs.py"] {
+        std::fs::write(folder.path().join(name), "raise SystemExit('taken from the working folder')").unwrap();
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/import/traces.jsonl");
+    done(flow().current_dir(folder.path()).args(["import", file, "--out", "run"]));
+    done(flow().current_dir(folder.path()).args(["export", "run", "--tensorboard", "board"]));
+    assert!(folder.path().join("board").is_dir());
+}
