@@ -12,7 +12,7 @@ use std::{env, fs};
 const LIBRARY: &str = "libflow_torch.so";
 /// The releases of libtorch 2 that the C++ files and `gone.h` were compiled for.
 const MINORS: RangeInclusive<u32> = 11..=15;
-/// Headers of this one and later are C++20.
+/// From this one on they are compiled as C++20, which the headers of 2.15 ask for.
 const CPP20: u32 = 14;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -160,7 +160,7 @@ def inside(path: str, folder: str) -> bool:
 
 
 def outermost(paths: Iterable[str]) -> List[str]:
-    """Without those that are within others."""
+    """The paths that lie in none of the others."""
     kept: List[str] = []
     for path in sorted(set(paths)):
         if not any(inside(path, one) for one in kept):

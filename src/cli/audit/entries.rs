@@ -2,7 +2,7 @@
 //! weights and the memory of that time, and in the other [`WAYS`].
 
 use super::draw::{restored, rows, Turn};
-use super::play::{mean, Tried};
+use super::play::{against, mean, Tried};
 use super::recall::{changed, Memories, WAYS};
 use super::source::Source;
 use crate::cli::error::{Error, Result};
@@ -55,8 +55,8 @@ pub fn draw(source: &Source, notes: bool, count: usize, seed: u64) -> Result<(us
     Ok((keyed.len(), keyed.into_iter().take(count).map(|(_, told)| told).collect()))
 }
 
-/// Plays an episode in each way, with a sampler whose policy has its weights. A way has no row where no
-/// other task has an entry, or notes, yet.
+/// Plays an episode in each way, with a sampler whose policy has its weights. The one with
+/// another task's entry or notes has no row where no other task has any yet.
 ///
 /// # Errors
 /// If the policy can't answer, or the log can't be read.
@@ -80,8 +80,8 @@ pub fn tried<'a>(
         }
         let rows = match told.entry {
             Some(entry) => changed(role, &full, (entry, &turn.task), &mut random),
-            None => notes(role, source, turn, &mut random)?.map(|notes| {
-                origin.memory = notes.unwrap_or(std::mem::take(&mut origin.memory));
+            None => notes(role, source, turn, &origin.memory, &mut random)?.map(|notes| {
+                origin.memory = notes;
                 full.clone()
             }),
         };
@@ -96,27 +96,21 @@ pub fn tried<'a>(
         tried.push((role, mean(&earned)));
     }
     // What isn't restored in one way says nothing in another.
-    let (of_policy, its_error) = tried.first().map_or((0.0, 0.0), |(_, mean)| *mean);
-    let rows = tried.into_iter().map(|(role, (worth, error))| Tried {
-        turn,
-        state: origin.past.states.first().copied().unwrap_or_default(),
-        role,
-        answer: told.entry.filter(|_| matches!(role, "without" | "another")).map(|entry| entry.to_string()).unwrap_or_default(),
-        plays: plays as usize,
-        worth,
-        error,
-        audited: worth - of_policy,
-        audited_error: if role == "policy" { 0.0 } else { (error * error + its_error * its_error).sqrt() },
-        refused: refused.clone(),
+    let policy = tried.first().map(|(_, mean)| *mean).unwrap_or_default();
+    let state = origin.past.states.first().copied().unwrap_or_default();
+    let rows = tried.into_iter().map(|(role, (worth, error))| {
+        let answer = told.entry.filter(|_| matches!(role, "without" | "another")).map(|entry| entry.to_string()).unwrap_or_default();
+        let (audited, audited_error) = against(role, (worth, error), policy);
+        let (plays, refused) = (plays as usize, refused.clone());
+        Tried { turn, state, role, answer, plays, worth, error, audited, audited_error, refused }
     });
     Ok(rows.collect())
 }
 
-/// The notes of a way: the logged ones stay where it says none. There is no way without one of them, and none with
-/// another task's where no other task has any.
-fn notes(role: &str, source: &Source, turn: &Turn, random: &mut Random) -> Result<Option<Option<String>>> {
+/// The notes of a way. There is no way without one of them, and none with another task's where no other task has any.
+fn notes(role: &str, source: &Source, turn: &Turn, logged: &str, random: &mut Random) -> Result<Option<String>> {
     Ok(match role {
-        "policy" => Some(None),
+        "policy" => Some(logged.to_owned()),
         "another" => {
             let sql = format!(
                 "SELECT DISTINCT memory FROM {} WHERE iteration = {} AND attempt = {} AND turn = 0 AND phase = 'play' AND task <> {} \
@@ -128,9 +122,9 @@ fn notes(role: &str, source: &Source, turn: &Turn, random: &mut Random) -> Resul
             );
             let others = rows(&flow_log::query_within(&source.run, turn.iteration..=turn.iteration, &sql)?)?;
             let others = cast(others.column(0), &DataType::Utf8)?;
-            (!others.is_empty()).then(|| Some(others.as_string::<i32>().value(random.below(others.len())).to_owned()))
+            (!others.is_empty()).then(|| others.as_string::<i32>().value(random.below(others.len())).to_owned())
         }
-        "emptied" => Some(Some(String::new())),
+        "emptied" => Some(String::new()),
         _ => None,
     })
 }

@@ -10,7 +10,6 @@ mod source;
 mod worths;
 
 pub use figures::Figures;
-pub use worths::Worths;
 
 use super::error::{Error, Result};
 use super::machine::Machine;
@@ -36,6 +35,7 @@ use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use worths::Worths;
 
 /// Turns whose rows are written at a time.
 const TURNS: usize = 16;
@@ -135,11 +135,7 @@ impl AuditArgs {
         }
         let drawn = draw(&source.run, &source.table, &self.credit, self.by, &source.weights, self.turns as usize, self.seed)?;
         self.drawable(&source, &drawn)?;
-        // Two processes would write the same files.
-        let _lock = match self.dry_run {
-            true => None,
-            false => Some(flow_log::Lock::of(&flow_log::audit_folder(&source.run, self.name())?)?),
-        };
+        let _lock = self.lock(&source)?;
         let done = self.done(&source)?;
         let left: Vec<&Turn> = drawn.turns.iter().filter(|turn| !done.contains(&turn.hash())).collect();
         let ways = restored(&source.run, &source.table, &left.iter().map(|turn| (*turn).clone()).collect::<Vec<_>>())?;
@@ -159,7 +155,13 @@ impl AuditArgs {
         self.name.as_deref().unwrap_or(if self.memory { "memory" } else { "audit" })
     }
 
-    /// Prints the figures, and how many turns wait for another call.
+    /// Keeps other processes from writing the same files, where this one writes any.
+    fn lock(&self, source: &Source) -> Result<Option<flow_log::Lock>> {
+        let lock = || Ok(flow_log::Lock::of(&flow_log::audit_folder(&source.run, self.name())?)?);
+        (!self.dry_run).then(lock).transpose()
+    }
+
+    /// Prints the figures, and how many turns or episodes wait for another call.
     fn answer(&self, mut figures: Value, text: impl Fn() -> String, waiting: usize) -> CommandResult {
         match self.machine.format {
             OutputFormat::Json => {
@@ -194,10 +196,7 @@ impl AuditArgs {
             };
             return Err(Error::Request(why).help(help));
         }
-        let _lock = match self.dry_run {
-            true => None,
-            false => Some(flow_log::Lock::of(&flow_log::audit_folder(&source.run, self.name())?)?),
-        };
+        let _lock = self.lock(source)?;
         let done = self.done(source)?;
         let left: Vec<&Told> = drawn.iter().filter(|told| !done.contains(&told.turn.hash())).collect();
         let each = recall::WAYS.len() * self.plays as usize;

@@ -61,18 +61,22 @@ pub fn tried<'a>(sampler: &mut Sampler, turns: &[(&'a Turn, &Restored)], all: bo
         let means: Vec<(f64, f64)> = own.iter().map(|earned| mean(earned)).collect();
         for ((role, response), (worth, error)) in ways.iter().zip(&means) {
             let answer = response.map(|tokens| sampler.player.tokenizer().answer(tokens)).unwrap_or_default();
-            let (of_policy, its_error) = means[0];
-            let (audited, audited_error) = match *role {
-                "policy" => (0.0, 0.0),
-                // Not by `hypot`, which takes the wheel to glibc 2.35.
-                _ => (worth - of_policy, (error * error + its_error * its_error).sqrt()),
-            };
+            let (audited, audited_error) = against(role, (*worth, *error), means[0]);
             let state = restored.origin.past.states.last().copied().unwrap_or_default();
             let (worth, error, plays, refused) = (*worth, *error, plays as usize, refused.clone());
             rows.push(Tried { turn, state, role, answer, plays, worth, error, audited, audited_error, refused });
         }
     }
     Ok(rows)
+}
+
+/// A worth less that of the policy's own draws, each with its standard error; nothing for these draws themselves.
+pub fn against(role: &str, (worth, error): (f64, f64), (of_policy, its_error): (f64, f64)) -> (f64, f64) {
+    match role {
+        "policy" => (0.0, 0.0),
+        // Not by `hypot`, which takes the wheel to glibc 2.35.
+        _ => (worth - of_policy, (error * error + its_error * its_error).sqrt()),
+    }
 }
 
 /// The mean and its standard error.

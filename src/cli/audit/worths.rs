@@ -29,9 +29,18 @@ pub struct Worths {
     episodes: usize,
     tasks: usize,
     refused: BTreeMap<String, usize>,
-    /// By role: the mean loss with a 95% interval over tasks, how many episodes had the way, and how many lost and won by it
-    /// at the level of 5%.
-    taken: BTreeMap<&'static str, (Option<Interval>, usize, usize, usize)>,
+    /// By role.
+    taken: BTreeMap<&'static str, Loss>,
+}
+
+/// What episodes lost by playing without something.
+struct Loss {
+    /// The mean, with a 95% interval over tasks.
+    mean: Option<Interval>,
+    /// How many episodes there are, and how many lost and won at the level of 5%.
+    episodes: usize,
+    helped: usize,
+    harmed: usize,
 }
 
 impl Worths {
@@ -65,14 +74,15 @@ impl Worths {
             // Notes have no way without one of them.
             let Some(pairs) = pairs.remove(role) else { continue };
             let decided = |sign: f64| pairs.iter().filter(|pair| pair.decided() && pair.worth * sign > 0.0).count();
-            worths_of.taken.insert(role, (clustered(&pairs, mean_worth, SEED), pairs.len(), decided(1.0), decided(-1.0)));
+            let mean = clustered(&pairs, mean_worth, SEED);
+            worths_of.taken.insert(role, Loss { mean, episodes: pairs.len(), helped: decided(1.0), harmed: decided(-1.0) });
         }
         Ok(worths_of)
     }
 
     pub fn json(&self) -> Value {
-        let taken = self.taken.iter().map(|(role, (interval, episodes, helped, harmed))| {
-            let interval = interval.map(|i| json!({ "value": i.value, "low": i.low, "high": i.high }));
+        let taken = self.taken.iter().map(|(role, Loss { mean, episodes, helped, harmed })| {
+            let interval = mean.map(|i| json!({ "value": i.value, "low": i.low, "high": i.high }));
             (role.to_string(), json!({ "worth": interval, "episodes": episodes, "helped": helped, "harmed": harmed }))
         });
         json!({ "episodes": self.episodes, "tasks": self.tasks, "refused": self.refused, "worth": taken.collect::<serde_json::Map<_, _>>() })
@@ -80,13 +90,12 @@ impl Worths {
 
     pub fn text(&self) -> String {
         let mut out = format!(
-            "what a memory was worth to {} episodes of {} tasks whose first prompt held entries of it, with 95% intervals over tasks\n\n",
+            "worth of a memory to {} episodes of {} tasks that began with its entries or notes, with 95% intervals over tasks\n\n",
             self.episodes, self.tasks
         );
         for (role, name, how) in TAKEN {
-            let Some((interval, episodes, helped, harmed)) = self.taken.get(role) else { continue };
-            let shown =
-                interval.map_or_else(|| "nothing to compare".into(), |i| format!("{:+.3}   {:+.3} to {:+.3}", i.value, i.low, i.high));
+            let Some(Loss { mean, episodes, helped, harmed }) = self.taken.get(role) else { continue };
+            let shown = mean.map_or_else(|| "nothing to compare".into(), |i| format!("{:+.3}   {:+.3} to {:+.3}", i.value, i.low, i.high));
             out += &format!("{name:<14}{shown}   {how}; of {episodes} episodes it surely helped {helped} and harmed {harmed}\n");
         }
         if self.tasks < FEW {
@@ -119,7 +128,6 @@ mod tests {
     #[test]
     fn few_tasks_have_narrow_intervals() {
         let (five, sixteen) = (covered(5), covered(16));
-        println!("{five} {sixteen}");
         assert!((five - 84.0).abs() < 3.0 && (sixteen - 92.0).abs() < 2.0, "{five} {sixteen}");
     }
 }

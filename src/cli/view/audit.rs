@@ -18,7 +18,7 @@ const POINTS: usize = 2000;
 /// The name of an audited turn.
 const TURN: &str = "iteration, task, sample, attempt, turn";
 
-/// The audits that have a page: those of a credit. What one of a memory tried stands at the turns.
+/// The audits that have a page: those of a credit. The plays of an audit of a memory stand at their turns.
 ///
 /// # Errors
 /// If the manifest or settings can't be read.
