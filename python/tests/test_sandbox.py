@@ -201,7 +201,7 @@ found = [tried(lambda: fill(folder + "/x")) for folder in ("/tmp", "/dev/shm", o
         self.assertRegex(self.error(many, disk_mb=20), r"\d+ MB in its folders, and `disk_mb` is 20")
 
     def test_too_much_processor_time(self):
-        self.assertRegex(self.error("while True: pass", cpu_seconds=1), "killed by signal 9|killed by signal 24|`cpu_seconds` is 1")
+        self.assertRegex(self.error("while True: pass", cpu_seconds=1), "`cpu_seconds` is 1")
         together = "import time\nfor _ in range(2): os.fork()\nwhile True: pass"
         self.assertRegex(self.error(together, cpu_seconds=3), r"\d s of processor time, and `cpu_seconds` is 3")
 
@@ -257,7 +257,7 @@ class Said(Boxed):
     def test_settings_that_mean_nothing(self):
         for settings, wanted in [({"sandbox": "docker"}, '`sandbox` is \'docker\'; it is "none" or "bubblewrap"'), ({"memory_mb": 5}, "`memory_mb` is a setting of a sandbox, and there is none"),
                                  ({**BOX, "start": "fork", "command": [sys.executable, "a.py"]}, "`start: fork` isn't possible in a sandbox"),
-                                 ({**BOX, "read": ["/no/such"]}, "`read` names /no/such, which isn't there"), ({**BOX, "disk_mb": 0}, "`disk_mb` is 0"),
+                                 ({**BOX, "read": ["/no/such"]}, "`read` names /no/such, which isn't there"), ({**BOX, "hide": ["anwsers"]}, "`hide` names anwsers, which isn't in"), ({**BOX, "disk_mb": 0}, "`disk_mb` is 0"),
                                  ({**BOX, "folder": os.path.expanduser("~")}, "a sandbox shows a program its folder, and your home is in")]:
             self.assertIn(wanted, self.wrong(**settings))
 

@@ -127,6 +127,11 @@ def exceeded(told: Told, look: int) -> Optional[str]:
     return next((f"{value:.0f} {what}, and `{name}` is {told[name]}" for name, value, what in found if value > told[name]), None)
 
 
+def ended(text: str) -> int:
+    os.write(2, f"\nthe sandbox has ended the program: it had {text}\n".encode())
+    return STOPPED
+
+
 def guarded(child: int, told: Told) -> int:
     """Waits for the program; gives its status as a shell does."""
     look = 0
@@ -134,10 +139,13 @@ def guarded(child: int, told: Told) -> int:
         signal.sigtimedwait([signal.SIGCHLD], LOOK)
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return STOPPED
             if pid == child:
+                seconds = usage.ru_utime + usage.ru_stime
+                if status and seconds > told["cpu_seconds"] - LOOK:
+                    return ended(f"{seconds:.0f} s of processor time, and `cpu_seconds` is {told['cpu_seconds']}")  # the kernel doesn't say which limit it holds
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             if not pid:
                 break
@@ -145,8 +153,7 @@ def guarded(child: int, told: Told) -> int:
         text = exceeded(told, look)
         if text:
             os.kill(-1, signal.SIGKILL)  # all but this process
-            os.write(2, f"\nthe sandbox has ended the program: it had {text}\n".encode())
-            return STOPPED
+            return ended(text)
 
 
 def hidden() -> None:

@@ -50,6 +50,9 @@ class Sandbox:
         for path in given:
             if not os.path.exists(path):
                 raise Wrong(f"`read` names {path}, which isn't there")
+        for path in settings.hide:
+            if not os.path.exists(os.path.join(self.folder or "", os.path.expanduser(path))):
+                raise Wrong(f"`hide` names {path}, which isn't in {self.folder or os.getcwd()}: a name that hides nothing is misspelt")
         shown = [*given, *([] if self.python.startswith("/usr/") else [sys.base_prefix])]
         for command in commands:
             shown += self.needed(command[0])
