@@ -3,7 +3,7 @@
 use super::candidates;
 use super::colours::GREEN;
 use super::error::Error;
-use super::headroom;
+use super::headroom::{self, Headroom};
 use super::missing_files::missing;
 use super::models::newest;
 use super::output::{answer, paint, CommandResult, OutputFormat};
@@ -17,9 +17,10 @@ use flow_core::printable::printable;
 use flow_env::process::{ProcessError, ProcessSettings};
 use flow_env::EnvError;
 use flow_model::on_disk::is_adapter_folder;
-use flow_pipeline::{Node, Pipeline, Role};
+use flow_pipeline::{Diagnostic, Node, Pipeline, Role};
 use flow_policy::{libtorch, DeviceChoice, FoundDevice};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -142,6 +143,13 @@ pub struct CheckArgs {
     format: OutputFormat,
 }
 
+/// The mistakes of all files, and the headroom of the run that `--headroom` names.
+#[derive(Serialize, JsonSchema)]
+pub struct CheckAnswer {
+    mistakes: Vec<Diagnostic>,
+    headroom: Headroom,
+}
+
 impl CheckArgs {
     pub fn run(self) -> CommandResult {
         ops::run_code();
@@ -178,7 +186,7 @@ impl CheckArgs {
         match (headroom, self.format) {
             (Some(figures), OutputFormat::Text) => answer(&headroom::text(&figures)),
             (Some(figures), OutputFormat::Json) => {
-                answer(&serde_json::to_string_pretty(&json!({ "mistakes": wrong, "headroom": figures }))?)
+                answer(&serde_json::to_string_pretty(&CheckAnswer { mistakes: wrong.clone(), headroom: figures })?)
             }
             (None, OutputFormat::Json) => answer(&serde_json::to_string_pretty(&wrong)?),
             (None, OutputFormat::Text) => {}

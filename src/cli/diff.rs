@@ -6,7 +6,7 @@ use clap::Args;
 use flow_core::columns::cut;
 use flow_log::{CreditDiff, Diff, NodeDiff, RowCounts, Run, UsedDiff, WeightsDiff};
 use flow_pipeline::{contents, differences, Difference, Role};
-use serde_json::{json, Value};
+use serde_json::Value;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -26,13 +26,28 @@ pub struct DiffArgs {
 }
 
 /// All that differs.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 struct Comparison {
+    #[serde(skip)]
     names: [String; 2],
     settings: Vec<Difference>,
     /// The differing settings that decide which tasks are played.
+    #[serde(skip)]
     tasks: Vec<Difference>,
     weights: Vec<WeightsDiff>,
+    #[serde(flatten)]
     rows: Diff,
+}
+
+/// The differences of two runs.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct DiffAnswer<'a> {
+    a: &'a str,
+    b: &'a str,
+    /// Whether nothing differs that both runs have.
+    equal: bool,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
 }
 
 impl DiffArgs {
@@ -53,7 +68,7 @@ impl DiffArgs {
             rows: flow_log::diff(&a, &b, self.node.as_deref(), self.top as usize)?,
         };
         let text = match self.format {
-            OutputFormat::Json => serde_json::to_string_pretty(&comparison.json())?,
+            OutputFormat::Json => serde_json::to_string_pretty(&comparison.answer())?,
             OutputFormat::Text if comparison.rows.rows.both == 0 => comparison.no_common_rows(),
             OutputFormat::Text if comparison.equal() => comparison.equal_text(),
             OutputFormat::Text => comparison.text(),
@@ -73,13 +88,9 @@ impl Comparison {
         self.rows.rows.both > 0 && alike(&self.rows.rows) && nodes && errors && self.weights.iter().all(|w| w.equal == Some(true))
     }
 
-    fn json(&self) -> Value {
-        let mut whole =
-            json!({ "a": self.names[0], "b": self.names[1], "equal": self.equal(), "settings": self.settings, "weights": self.weights });
-        if let (Some(whole), Ok(Value::Object(rows))) = (whole.as_object_mut(), serde_json::to_value(&self.rows)) {
-            whole.extend(rows);
-        }
-        whole
+    fn answer(&self) -> DiffAnswer<'_> {
+        let [a, b] = &self.names;
+        DiffAnswer { a, b, equal: self.equal(), comparison: self }
     }
 
     fn equal_text(&self) -> String {

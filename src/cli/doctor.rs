@@ -11,7 +11,6 @@ use flow_env::{installed, TABLE};
 use flow_policy::rates::{operations, tokens, TokenRates};
 use flow_policy::{gpus, instructions, libtorch, DeviceChoice, FoundDevice, Hardware};
 use flow_serve::{look, ServerStatus};
-use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -31,7 +30,7 @@ pub struct DoctorArgs {
 }
 
 /// How good something is.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum State {
     Good,
@@ -44,8 +43,8 @@ enum State {
 }
 
 /// One thing that was looked at.
-#[derive(Serialize)]
-struct Finding {
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct Finding {
     name: String,
     found: String,
     state: State,

@@ -7,6 +7,7 @@ use crate::dataflow::figures::Figures;
 use crate::dataflow::journal::Committed;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ struct ProgressState {
     after: Option<f64>,
     /// Success in training, of each iteration that has it.
     played: Vec<f64>,
+    /// The same of each node that plays.
+    by_node: BTreeMap<String, Vec<f64>>,
     turns: f64,
     failed: f64,
     shares: TimeShares,
@@ -37,12 +40,17 @@ struct ProgressState {
 }
 
 /// The figures of the summary.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 pub struct TrainingSummary {
     pub iterations: u64,
-    pub before: Option<f64>,
-    pub after: Option<f64>,
+    /// Success on a frozen panel before training, and after it.
+    pub success_before: Option<f64>,
+    pub success_after: Option<f64>,
     /// Success in training: the mean over the first tenth of the iterations, and over the last.
-    pub played: Option<(f64, f64)>,
+    pub training_success: Option<(f64, f64)>,
+    /// The same by node, where several play, as in several environments.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub success_by_node: BTreeMap<String, (f64, f64)>,
     /// Episodes that failed and were left out.
     pub failed: u64,
     /// What fell away in the course of it.
@@ -66,14 +74,10 @@ impl Progress {
         for (iteration, figures) in earlier {
             decline.saw(*iteration, figures);
         }
-        let state = Mutex::new(ProgressState {
-            done: first,
-            before: earlier.iter().find_map(|(_, figures)| on_panel(figures, evaluations)),
-            played: earlier.iter().filter_map(|(_, figures)| figure(figures, evaluations, "success")).collect(),
-            decline,
-            ..ProgressState::default()
-        });
-        Progress { bar, start: Instant::now(), first, iterations, learner, state }
+        let before = earlier.iter().find_map(|(_, figures)| on_panel(figures, evaluations));
+        let mut state = ProgressState { done: first, before, decline, ..ProgressState::default() };
+        earlier.iter().for_each(|(_, figures)| state.played(figures, evaluations));
+        Progress { bar, start: Instant::now(), first, iterations, learner, state: Mutex::new(state) }
     }
 
     /// Records a committed iteration. `evaluations` are the nodes that measure on a frozen panel.
@@ -93,7 +97,7 @@ impl Progress {
         if committed.iteration < self.iterations {
             state.done = committed.iteration + 1;
         }
-        state.played.extend(find("success"));
+        state.played(&committed.figures, evaluations);
         state.shares.add(&committed.figures, evaluations);
         state.failed += committed.figures.values().filter_map(|f| f.get("failed")).sum::<f64>();
         state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
@@ -152,17 +156,36 @@ impl Progress {
         let mut warnings = std::mem::take(&mut state.warnings);
         warnings.extend(state.decline.ended());
         let (failed, seconds) = (state.failed as u64, self.start.elapsed().as_secs_f64());
+        let by_node = state.by_node.iter().filter_map(|(node, success)| Some((node.clone(), ends(success)?)));
+        let by_node = if state.by_node.len() > 1 { by_node.collect() } else { BTreeMap::new() };
         TrainingSummary {
+            success_by_node: by_node,
             iterations: state.done,
-            before: state.before,
-            after: state.after,
-            played: ends(&state.played),
+            success_before: state.before,
+            success_after: state.after,
+            training_success: ends(&state.played),
             failed,
             warnings,
             seconds,
             time: state.shares.line(),
         }
     }
+}
+
+impl ProgressState {
+    /// Notes the success of an iteration in training.
+    fn played(&mut self, figures: &Figures, evaluations: &[String]) {
+        self.played.extend(figure(figures, evaluations, "success"));
+        for (node, success) in successes_by_node(figures, evaluations) {
+            self.by_node.entry(node.clone()).or_default().push(success);
+        }
+    }
+}
+
+/// Success of each node that plays in training.
+pub fn successes_by_node<'a>(figures: &'a Figures, evaluations: &'a [String]) -> impl Iterator<Item = (&'a String, f64)> {
+    let own = figures.iter().filter(|(node, _)| !evaluations.contains(node));
+    own.filter_map(|(node, figures)| Some((node, *figures.get("success")?)))
 }
 
 /// Success before and after all committed iterations: on a frozen panel, or in training at both ends.

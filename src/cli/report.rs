@@ -4,9 +4,8 @@ use super::error::{Error, Result};
 use super::output::{finish, CommandResult, OutputFormat};
 use super::query_limit;
 use super::tokens::TokenCounts;
-use super::view::{write, ServedRuns};
+use super::view::{write, ServedRuns, Written};
 use clap::Args;
-use serde_json::{json, Value};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -22,6 +21,16 @@ pub struct ReportArgs {
     rows: usize,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
+}
+
+/// The written pages.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct ReportAnswer {
+    #[serde(flatten)]
+    written: Written,
+    /// How many runs they show.
+    runs: usize,
+    tokens: TokenCounts,
 }
 
 impl ReportArgs {
@@ -41,11 +50,7 @@ impl ReportArgs {
         let tokens = TokenCounts::of(manifests.iter().map(|(_, manifest)| manifest.as_ref()));
         let runs = manifests.len();
         finish(&match self.format {
-            OutputFormat::Json => {
-                let mut json = Value::from(&written);
-                (json["runs"], json["tokens"]) = (json!(runs), tokens.json());
-                json.to_string()
-            }
+            OutputFormat::Json => serde_json::to_string(&ReportAnswer { written, runs, tokens })?,
             OutputFormat::Text => {
                 let count = if runs == 1 { "1 run".into() } else { format!("{runs} runs") };
                 format!("{count}: {}", written.text(tokens.line()))

@@ -12,7 +12,7 @@ use super::progress;
 use crate::ops;
 use flow_core::printable::shell_word;
 use flow_pipeline::{Pipeline, Role};
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -41,6 +41,18 @@ struct FinishedRun {
     run: PathBuf,
     /// Success before and after: on the frozen panel, or at both ends of training.
     success: [Option<f64>; 2],
+}
+
+/// One run of several seeds or settings, with its success at both ends.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct CaseAnswer<'a> {
+    seed: Option<u64>,
+    run: String,
+    success_first: Option<f64>,
+    success_last: Option<f64>,
+    /// The overrides of `--grid`.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    set: &'a [String],
 }
 
 /// Runs `flow run` with these arguments once for each case, which adds its overrides, its folder and the format.
@@ -94,7 +106,7 @@ pub fn each(cases: &[CaseRun], arguments: &[OsString], machine: &Machine) -> Com
         ended.push(ending(case.clone(), run, &output.stdout)?);
     }
     finish(&match machine.format {
-        OutputFormat::Json => Value::from(ended.iter().map(FinishedRun::json).collect::<Vec<_>>()).to_string(),
+        OutputFormat::Json => json!(ended.iter().map(FinishedRun::answer).collect::<Vec<_>>()).to_string(),
         OutputFormat::Text => table(&ended),
     })
 }
@@ -114,13 +126,9 @@ fn ending(case: Case, run: PathBuf, output: &[u8]) -> Result<FinishedRun> {
 }
 
 impl FinishedRun {
-    fn json(&self) -> Value {
-        let [before, after] = self.success;
-        let mut json = serde_json::json!({ "seed": self.case.seed, "run": self.run.display().to_string(), "success_first": before, "success_last": after });
-        if !self.case.sets.is_empty() {
-            json["set"] = serde_json::json!(self.case.sets);
-        }
-        json
+    fn answer(&self) -> CaseAnswer<'_> {
+        let ([success_first, success_last], Case { seed, sets }) = (self.success, &self.case);
+        CaseAnswer { seed: *seed, run: self.run.display().to_string(), success_first, success_last, set: sets }
     }
 }
 

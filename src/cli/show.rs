@@ -1,12 +1,16 @@
 //! `flow show`: one trajectory in full.
 
+use super::decline::percent;
 use super::episode::{plain, rows, EpisodePrinter, JsonRow};
 use super::error::{Error, Result};
 use super::output::{printed, CommandResult, OutputFormat};
+use super::progress::successes_by_node;
 use super::prompts;
 use clap::Args;
 use flow_log::sql::{literal, quoted};
+use flow_log::Manifest;
 use flow_pipeline::Role;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -45,6 +49,20 @@ pub struct ShowArgs {
     format: OutputFormat,
 }
 
+/// A trajectory.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct ShowAnswer {
+    run: String,
+    iteration: Option<u64>,
+    task: Option<String>,
+    sample: Option<u64>,
+    /// Success in its iteration by node, where several play, as in several environments.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    success: BTreeMap<String, f64>,
+    /// Its rows with all columns, which `flow ops --columns` explains.
+    turns: Vec<JsonRow>,
+}
+
 /// A trajectory, and what there is besides.
 struct Found {
     turns: Vec<JsonRow>,
@@ -61,16 +79,21 @@ const NAMES: usize = 5;
 impl ShowArgs {
     pub fn run(self) -> CommandResult {
         let run = flow_log::Run::open(&self.run)?;
-        let info = run.manifest()?.info;
+        let Manifest { info, committed, .. } = run.manifest()?;
+        let panels: Vec<String> = info.nodes.iter().filter(|n| n.role == Some(Role::Measures)).map(|n| n.id.clone()).collect();
         let nodes: Vec<String> = info.nodes.into_iter().map(|n| n.id).collect();
         let Found { mut turns, others, compared, failed } = self.find(&run)?;
         remembered(&run, &mut turns)?;
+        let number = turns.first().and_then(|t| t.get("iteration")?.as_u64());
+        let figures = committed.into_iter().find(|one| Some(one.iteration) == number).map(|one| one.metrics).unwrap_or_default();
+        let success: BTreeMap<String, f64> = successes_by_node(&figures, &panels).map(|(node, value)| (node.clone(), value)).collect();
+        let success = if success.len() > 1 { success } else { BTreeMap::new() };
         if self.format == OutputFormat::Json {
-            let first = |name: &str| turns.first().and_then(|t| t.get(name)).cloned();
-            let object = serde_json::json!({
-                "run": self.run.display().to_string(), "iteration": first("iteration"), "task": first("task"), "sample": first("sample"), "turns": turns,
-            });
-            return printed(|out| Ok(writeln!(out, "{object}")?));
+            let first = |name: &str| turns.first().and_then(|t| t.get(name)).cloned().unwrap_or_default();
+            let (iteration, sample) = (number, first("sample").as_u64());
+            let task = first("task").as_str().map(String::from);
+            let answer = json!(ShowAnswer { run: self.run.display().to_string(), iteration, task, sample, success, turns });
+            return printed(|out| Ok(writeln!(out, "{answer}")?));
         }
         prompts::read(&run, &mut turns);
         let iteration = turns.first().and_then(|t| t.get("iteration")).cloned().unwrap_or_default();
@@ -86,6 +109,10 @@ impl ShowArgs {
             }
             for (model, act) in &info.acting {
                 writeln!(out, "`{model}` acts as `act: {act}` says")?;
+            }
+            if !success.is_empty() {
+                let each: Vec<String> = success.iter().map(|(node, value)| format!("{node} {}", percent(*value))).collect();
+                writeln!(out, "\nsuccess in iteration {iteration}: {}", each.join(", "))?;
             }
             if others > 1 {
                 writeln!(

@@ -4,6 +4,7 @@ use super::decline::percent;
 use super::output::{answer, OutputFormat};
 use super::progress::TrainingSummary;
 use flow_core::printable::shell_word;
+use serde_json::json;
 use std::path::Path;
 
 /// What the suggested commands refer to.
@@ -17,6 +18,16 @@ pub struct NextCommands<'a> {
     pub otherwise: Option<String>,
 }
 
+/// The end of a training run, a resumed one or a replay.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct RunAnswer<'a> {
+    run: String,
+    /// The run that this one replays.
+    replays: Option<&'a str>,
+    #[serde(flatten)]
+    summary: &'a TrainingSummary,
+}
+
 impl NextCommands<'_> {
     /// Prints the summary and the next commands.
     pub fn print(self, format: OutputFormat, summary: &TrainingSummary) {
@@ -27,23 +38,20 @@ impl NextCommands<'_> {
     }
 
     fn json(&self, summary: &TrainingSummary) -> String {
-        let TrainingSummary { iterations, before, after, played, failed, warnings, seconds, time } = summary;
-        let object = serde_json::json!({
-            "run": self.run.display().to_string(), "replays": self.replays, "iterations": iterations,
-            "success_before": before, "success_after": after,
-            "training_success": played.map(|(first, last)| [first, last]), "failed": failed, "warnings": warnings, "seconds": seconds,
-            "time": time,
-        });
-        object.to_string()
+        let answer = RunAnswer { run: self.run.display().to_string(), replays: self.replays.as_deref(), summary };
+        json!(answer).to_string()
     }
 
     fn text(&self, summary: &TrainingSummary) -> String {
         let mut text = format!("{} iterations in {:.0} s -> {}\n", summary.iterations, summary.seconds, self.run.display());
-        if let (Some(before), Some(after)) = (summary.before, summary.after) {
+        if let (Some(before), Some(after)) = (summary.success_before, summary.success_after) {
             text += &format!("success on the frozen panel: {} before training, {} after\n", percent(before), percent(after));
         }
-        if let (Some((first, last)), None) = (summary.played, summary.before) {
+        if let (Some((first, last)), None) = (summary.training_success, summary.success_before) {
             text += &format!("success in training: {} in the first tenth, {} in the last\n", percent(first), percent(last));
+            for (node, (first, last)) in &summary.success_by_node {
+                text += &format!("  {node}: {} in the first tenth, {} in the last\n", percent(*first), percent(*last));
+            }
         }
         if summary.failed > 0 {
             text += &format!("{} episodes failed and were left out\n", summary.failed);

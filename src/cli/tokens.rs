@@ -1,12 +1,19 @@
 //! How many tokens each node of a run computed per distinct token.
 
 use flow_log::Manifest;
-use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
 /// Tokens computed and different ones among them, by node: those of nodes that read any, over all committed iterations.
-#[derive(Debug, Default, PartialEq)]
-pub struct TokenCounts(BTreeMap<String, (f64, f64)>);
+#[derive(Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
+pub struct TokenCounts(BTreeMap<String, TokenCount>);
+
+/// The tokens of a node.
+#[derive(Debug, Default, PartialEq, serde::Serialize, schemars::JsonSchema)]
+struct TokenCount {
+    computed: f64,
+    /// Different prefixes count once each.
+    distinct: f64,
+}
 
 impl TokenCounts {
     /// What the log of some runs says.
@@ -15,7 +22,7 @@ impl TokenCounts {
         for (node, figures) in manifests.into_iter().flat_map(|m| &m.committed).flat_map(|i| &i.metrics) {
             if let (Some(computed), Some(distinct)) = (figures.get("tokens_computed"), figures.get("tokens_distinct")) {
                 let sum = tokens.0.entry(node.clone()).or_default();
-                *sum = (sum.0 + computed, sum.1 + distinct);
+                *sum = TokenCount { computed: sum.computed + computed, distinct: sum.distinct + distinct };
             }
         }
         tokens
@@ -23,14 +30,9 @@ impl TokenCounts {
 
     /// A line for people; none where nothing was read.
     pub fn line(&self) -> Option<String> {
-        let ratio = |(node, (computed, distinct)): (&String, &(f64, f64))| format!("{node} {:.2}", computed / distinct.max(1.0));
+        let ratio = |(node, count): (&String, &TokenCount)| format!("{node} {:.2}", count.computed / count.distinct.max(1.0));
         let ratios: Vec<String> = self.0.iter().map(ratio).collect();
         (!ratios.is_empty()).then(|| format!("tokens computed per distinct token: {}", ratios.join(", ")))
-    }
-
-    /// By node: `computed` and `distinct`.
-    pub fn json(&self) -> Value {
-        self.0.iter().map(|(node, (computed, distinct))| (node.clone(), json!({ "computed": computed, "distinct": distinct }))).collect()
     }
 }
 
@@ -40,9 +42,15 @@ mod tests {
 
     #[test]
     fn a_ratio_a_node_that_read_something() {
-        let tokens = TokenCounts(BTreeMap::from([("rollout".into(), (150.0, 100.0)), ("update".into(), (21.0, 20.0))]));
+        let tokens = TokenCounts(BTreeMap::from(
+            [("rollout", (150.0, 100.0)), ("update", (21.0, 20.0))]
+                .map(|(node, (computed, distinct))| (node.into(), TokenCount { computed, distinct })),
+        ));
         assert_eq!(tokens.line().unwrap(), "tokens computed per distinct token: rollout 1.50, update 1.05");
-        assert_eq!(tokens.json()["update"], json!({ "computed": 21.0, "distinct": 20.0 }));
+        assert_eq!(
+            serde_json::to_string(&tokens).unwrap(),
+            r#"{"rollout":{"computed":150.0,"distinct":100.0},"update":{"computed":21.0,"distinct":20.0}}"#
+        );
         assert_eq!(TokenCounts::default().line(), None);
     }
 }

@@ -7,8 +7,6 @@ use crate::dataflow::status::{Activity, NodeActivity, NodeState, PolicyActivity,
 use clap::Args;
 use flow_core::printable::printable;
 use flow_log::{Lock, Manifest, Status};
-use serde::Serialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -25,15 +23,13 @@ pub struct TopArgs {
 }
 
 /// The state of a run at one moment.
-#[derive(Serialize)]
+#[derive(serde::Serialize, schemars::JsonSchema)]
 pub struct RunSnapshot {
     run: String,
     /// `running`, `finished`, `stopped`, `failed`, or `cut off`.
     pub state: &'static str,
     /// By node, of the iterations that are committed: tokens computed, and different ones among them.
-    tokens: Value,
-    #[serde(skip)]
-    shared: Option<String>,
+    tokens: TokenCounts,
     #[serde(flatten)]
     activity: Activity,
 }
@@ -81,8 +77,7 @@ impl RunSnapshot {
         // A run that has only just begun says nothing yet.
         let now = std::fs::read(run.root().join(STATUS)).ok().filter(|_| state == "running");
         let activity = now.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_else(|| logged(manifest));
-        let tokens = TokenCounts::of([manifest]);
-        RunSnapshot { run: folder.to_owned(), state, tokens: tokens.json(), shared: tokens.line(), activity }
+        RunSnapshot { run: folder.to_owned(), state, tokens: TokenCounts::of([manifest]), activity }
     }
 }
 
@@ -110,7 +105,7 @@ fn logged(manifest: &Manifest) -> Activity {
 }
 
 fn drawn(picture: &RunSnapshot) -> String {
-    let RunSnapshot { run, state, activity, shared, .. } = picture;
+    let RunSnapshot { run, state, activity, tokens } = picture;
     let running = *state == "running";
     let mut text = format!(
         "{run}: {state}, {} of {} iterations in {:.0} s",
@@ -140,7 +135,7 @@ fn drawn(picture: &RunSnapshot) -> String {
         };
         text += &format!("{:<width$}  {:>10}  {:>9.2}  {:>6}{now}\n", "policy thread", "", policy.busy_seconds, share(policy.busy_seconds));
     }
-    shared.iter().for_each(|line| text += &format!("\n{line}\n"));
+    tokens.line().iter().for_each(|line| text += &format!("\n{line}\n"));
     activity.warnings.iter().for_each(|warning| text += &format!("\nwarning: {warning}\n"));
     text
 }

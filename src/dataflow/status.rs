@@ -12,7 +12,7 @@ use std::path::Path;
 pub const STATUS: &str = "status.json";
 
 /// What a run is doing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Activity {
     /// The process id, while the process lives.
     pub process: Option<u32>,
@@ -32,14 +32,14 @@ pub struct Activity {
 }
 
 /// An iteration that is not complete, and the node that holds it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HeldIteration {
     pub iteration: u64,
     pub node: String,
 }
 
 /// What a node is doing, over all workers: the state of the worker that is furthest behind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodeActivity {
     pub node: String,
     /// Whether it is a part of the engine and no node of the pipeline.
@@ -57,7 +57,7 @@ pub struct NodeActivity {
 }
 
 /// The state of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     Running,
@@ -69,7 +69,7 @@ pub enum NodeState {
 }
 
 /// What the policy thread is doing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PolicyActivity {
     pub busy_seconds: f64,
     /// The share of the run's time.

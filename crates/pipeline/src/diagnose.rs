@@ -2,6 +2,7 @@
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use flow_core::printable::{printable, shortened};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 
@@ -12,7 +13,7 @@ const MOST: usize = 100;
 const LONGEST: usize = 2000;
 
 /// One mistake.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diagnostic {
     pub message: String,
     /// The file, or `--set path` for an override.

@@ -1,10 +1,11 @@
 //! The settings that differ between two pipeline files.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 /// One setting that differs; `None` where a file doesn't give it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Difference {
     /// Such as `nodes.update.with.lr`.
     pub path: String,

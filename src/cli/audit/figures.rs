@@ -8,7 +8,6 @@ use flow_core::seed::text;
 use flow_credit::stats::agreement::{ceiling, clustered, correlation, mean_worth, same_sign, slope, Pair};
 use flow_credit::stats::Interval;
 use flow_log::{sql::literal, Run};
-use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
 /// The seed of the bootstraps: the figures of a table are always the same.
@@ -17,21 +16,32 @@ const SEED: u64 = 1;
 /// The parts of equal size into which turns are sorted by their credit.
 const PARTS: usize = 5;
 
-/// The figures of an audit.
+/// The figures of an audit, with 95% intervals over tasks.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 pub struct Figures {
     pub turns: usize,
     pub tasks: usize,
     /// Turns that could not be restored, by reason.
     pub refused: BTreeMap<String, usize>,
     correlation: Option<Interval>,
+    /// The correlation of a perfect credit with so many plays.
     ceiling: Option<f64>,
     same_sign: Option<Interval>,
     /// How many turns have a worth that differs from the policy's at the level of 5%, and the signs of these.
     decided: usize,
     same_sign_decided: Option<Interval>,
     slope: Option<Interval>,
-    /// By size of credit: its mean, and the audited mean.
-    by_size: Vec<(f64, Interval)>,
+    /// Turns of similar credit, the smallest credit first.
+    by_size: Vec<SizePart>,
+}
+
+/// Turns of similar credit: their mean credit, and their mean worth with its interval.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct SizePart {
+    credit: f64,
+    audited: f64,
+    low: f64,
+    high: f64,
 }
 
 impl Figures {
@@ -65,7 +75,8 @@ impl Figures {
         pairs.sort_by(|a, b| a.credit.total_cmp(&b.credit));
         let part = |part: &[Pair]| {
             let credit = part.iter().map(|pair| pair.credit).sum::<f64>() / part.len() as f64;
-            Some((credit, clustered(part, mean_worth, SEED)?))
+            let Interval { value: audited, low, high } = clustered(part, mean_worth, SEED)?;
+            Some(SizePart { credit, audited, low, high })
         };
         let by_size = pairs.chunks(pairs.len().div_ceil(PARTS).max(1)).filter_map(part).collect();
         let mut tasks: Vec<u64> = pairs.iter().map(|pair| pair.cluster).collect();
@@ -83,16 +94,6 @@ impl Figures {
             slope: clustered(&pairs, slope, SEED),
             by_size,
         }
-    }
-
-    pub fn json(&self) -> Value {
-        let interval = |i: &Option<Interval>| i.map(|i| json!({ "value": i.value, "low": i.low, "high": i.high }));
-        json!({
-            "turns": self.turns, "tasks": self.tasks, "refused": self.refused,
-            "correlation": interval(&self.correlation), "ceiling": self.ceiling, "same_sign": interval(&self.same_sign),
-            "decided": self.decided, "same_sign_decided": interval(&self.same_sign_decided), "slope": interval(&self.slope),
-            "by_size": self.by_size.iter().map(|(credit, i)| json!({ "credit": credit, "audited": i.value, "low": i.low, "high": i.high })).collect::<Vec<_>>(),
-        })
     }
 
     /// For people; `credit` is the column.
@@ -119,8 +120,8 @@ impl Figures {
         );
         out += &line("slope", &self.slope, 1.0, "worth more by one unit of credit");
         out += "\nby size of credit\n    credit   audited\n";
-        for (credit, i) in &self.by_size {
-            out += &format!("{credit:10.3}{:10.3}   {:.3} to {:.3}\n", i.value, i.low, i.high);
+        for SizePart { credit, audited, low, high } in &self.by_size {
+            out += &format!("{credit:10.3}{audited:10.3}   {low:.3} to {high:.3}\n");
         }
         for (why, turns) in &self.refused {
             out += &format!("{turns} turns were not restored: {why}\n");
@@ -143,7 +144,7 @@ mod tests {
         [figures.correlation, figures.same_sign, figures.same_sign_decided, figures.slope].into_iter().for_each(one);
         assert_eq!((figures.turns, figures.tasks, figures.decided, figures.ceiling), (10, 10, 10, Some(1.0)));
         assert_eq!(
-            figures.by_size.iter().map(|(credit, worth)| (*credit, worth.value)).collect::<Vec<_>>(),
+            figures.by_size.iter().map(|part| (part.credit, part.audited)).collect::<Vec<_>>(),
             [-4.0, -2.0, 0.0, 2.0, 4.0].map(|x| (x, x))
         );
     }

@@ -10,6 +10,7 @@ mod source;
 mod worths;
 
 pub use figures::Figures;
+pub use worths::Worths;
 
 use super::error::{Error, Result};
 use super::machine::Machine;
@@ -35,7 +36,6 @@ use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use worths::Worths;
 
 /// Turns whose rows are written at a time.
 const TURNS: usize = 16;
@@ -123,6 +123,21 @@ pub fn settings_of(run: &Run, name: &str) -> Result<Option<Value>> {
     Ok(Some(serde_json::from_str(&text).map_err(|error| Error::from(error).at(path.display()))?))
 }
 
+/// The figures of an audit, of turns or of a memory.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct AuditAnswer<'a, F> {
+    #[serde(flatten)]
+    figures: F,
+    /// The column with the credit; none of a memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credit: Option<&'a str>,
+    run: String,
+    /// The audit's name.
+    audit: &'a str,
+    /// How many turns or episodes wait for another call.
+    left: usize,
+}
+
 impl AuditArgs {
     pub fn run(self) -> CommandResult {
         self.machine.alone("an audit")?;
@@ -146,9 +161,7 @@ impl AuditArgs {
         eprintln!("{cost}");
         let waiting = if left.is_empty() { 0 } else { self.play(&source, &left, &ways, done.len())? };
         let figures = Figures::of(&source.run, self.name())?;
-        let mut json = figures.json();
-        json["credit"] = json!(self.credit);
-        self.answer(json, || figures.text(&self.credit), waiting)
+        self.answer(&figures, Some(&self.credit), || figures.text(&self.credit), waiting)
     }
 
     fn name(&self) -> &str {
@@ -162,18 +175,15 @@ impl AuditArgs {
     }
 
     /// Prints the figures, and how many turns or episodes wait for another call.
-    fn answer(&self, mut figures: Value, text: impl Fn() -> String, waiting: usize) -> CommandResult {
+    fn answer(&self, figures: impl Serialize, credit: Option<&str>, text: impl Fn() -> String, left: usize) -> CommandResult {
         match self.machine.format {
             OutputFormat::Json => {
-                figures["run"] = json!(self.run.display().to_string());
-                figures["audit"] = json!(self.name());
-                figures["left"] = json!(waiting);
-                answer(&figures.to_string());
+                let run = self.run.display().to_string();
+                answer(&json!(AuditAnswer { figures, credit, run, audit: self.name(), left }).to_string());
             }
             OutputFormat::Text => {
                 let what = if self.memory { "episodes" } else { "turns" };
-                let more =
-                    if waiting > 0 { format!("{waiting} {what} are left: the same command goes on with them\n") } else { String::new() };
+                let more = if left > 0 { format!("{left} {what} are left: the same command goes on with them\n") } else { String::new() };
                 answer(&(text() + &more));
             }
         }
@@ -231,7 +241,7 @@ impl AuditArgs {
             }
         }
         let figures = Worths::of(&source.run, self.name())?;
-        self.answer(figures.json(), || figures.text(), left.len() - affordable)
+        self.answer(&figures, None, || figures.text(), left.len() - affordable)
     }
 
     /// Refuses a draw without turns, with the reason.

@@ -8,7 +8,6 @@ use flow_core::seed::text;
 use flow_credit::stats::agreement::{clustered, mean_worth, Pair};
 use flow_credit::stats::Interval;
 use flow_log::{sql::literal, Run};
-use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The seed of the bootstraps.
@@ -24,19 +23,22 @@ const TAKEN: [(&str, &str, &str); 3] = [
     ("emptied", "the memory", "less with nothing in it"),
 ];
 
-/// The figures of an audit of a memory.
+/// The figures of an audit of a memory, with 95% intervals over tasks.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 pub struct Worths {
     episodes: usize,
     tasks: usize,
+    /// Episodes that could not be restored, by reason.
     refused: BTreeMap<String, usize>,
-    /// By role.
-    taken: BTreeMap<&'static str, Loss>,
+    /// By role of the plays: `without` an entry, with `another` task's text in its place, or with an `emptied` memory.
+    worth: BTreeMap<&'static str, Loss>,
 }
 
-/// What episodes lost by playing without something.
+/// The loss of episodes that played without something.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 struct Loss {
     /// The mean, with a 95% interval over tasks.
-    mean: Option<Interval>,
+    worth: Option<Interval>,
     /// How many episodes there are, and how many lost and won at the level of 5%.
     episodes: usize,
     helped: usize,
@@ -57,7 +59,7 @@ impl Worths {
         };
         let (worths, errors) = (number(2)?, number(3)?);
         let [tasks, roles, reasons] = [0, 1, 4].map(|i| rows.column(i).as_string::<i32>());
-        let mut worths_of = Worths { episodes: 0, tasks: 0, refused: BTreeMap::new(), taken: BTreeMap::new() };
+        let mut worths_of = Worths { episodes: 0, tasks: 0, refused: BTreeMap::new(), worth: BTreeMap::new() };
         let mut pairs: BTreeMap<&str, Vec<Pair>> = BTreeMap::new();
         for i in 0..rows.num_rows() {
             let policy = roles.value(i) == "policy";
@@ -75,17 +77,9 @@ impl Worths {
             let Some(pairs) = pairs.remove(role) else { continue };
             let decided = |sign: f64| pairs.iter().filter(|pair| pair.decided() && pair.worth * sign > 0.0).count();
             let mean = clustered(&pairs, mean_worth, SEED);
-            worths_of.taken.insert(role, Loss { mean, episodes: pairs.len(), helped: decided(1.0), harmed: decided(-1.0) });
+            worths_of.worth.insert(role, Loss { worth: mean, episodes: pairs.len(), helped: decided(1.0), harmed: decided(-1.0) });
         }
         Ok(worths_of)
-    }
-
-    pub fn json(&self) -> Value {
-        let taken = self.taken.iter().map(|(role, Loss { mean, episodes, helped, harmed })| {
-            let interval = mean.map(|i| json!({ "value": i.value, "low": i.low, "high": i.high }));
-            (role.to_string(), json!({ "worth": interval, "episodes": episodes, "helped": helped, "harmed": harmed }))
-        });
-        json!({ "episodes": self.episodes, "tasks": self.tasks, "refused": self.refused, "worth": taken.collect::<serde_json::Map<_, _>>() })
     }
 
     pub fn text(&self) -> String {
@@ -94,7 +88,7 @@ impl Worths {
             self.episodes, self.tasks
         );
         for (role, name, how) in TAKEN {
-            let Some(Loss { mean, episodes, helped, harmed }) = self.taken.get(role) else { continue };
+            let Some(Loss { worth: mean, episodes, helped, harmed }) = self.worth.get(role) else { continue };
             let shown = mean.map_or_else(|| "nothing to compare".into(), |i| format!("{:+.3}   {:+.3} to {:+.3}", i.value, i.low, i.high));
             out += &format!("{name:<14}{shown}   {how}; of {episodes} episodes it surely helped {helped} and harmed {harmed}\n");
         }

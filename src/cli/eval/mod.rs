@@ -3,6 +3,8 @@
 mod recipe;
 mod score;
 
+pub use score::Score;
+
 use super::error::{Error, Result};
 use super::log_inputs::changes;
 use super::machine::Machine;
@@ -25,7 +27,7 @@ use flow_log::{Committer, Status};
 use flow_pipeline::Pipeline;
 use parking_lot::Mutex;
 use recipe::recipe;
-use score::Score;
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,11 +119,11 @@ impl EvalArgs {
         })?;
         committer.map_or(Ok(()), |committer| committer.lock().finish(Status::Finished))?;
         let rows = row::sorted(&sink.take(&node))?;
-        let score = Score::of(&panel, self.samples, attempts, rows.as_ref(), self.seed, version)?;
         let subject = self.run.as_ref().or(self.like.as_ref()).map(|path| path.display().to_string()).unwrap_or_default();
+        let score = Score::of(&panel, (subject, self.temperature, self.seed), (self.samples, attempts), rows.as_ref(), version)?;
         finish(&match self.machine.format {
-            OutputFormat::Json => score.json(&subject, self.temperature).to_string(),
-            OutputFormat::Text => score.text(&subject, self.temperature),
+            OutputFormat::Json => json!(score).to_string(),
+            OutputFormat::Text => score.text(),
         })
     }
 

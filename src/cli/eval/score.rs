@@ -5,39 +5,68 @@ use flow_core::row::{self, RowError};
 use flow_core::seed::text;
 use flow_credit::stats::{courses, diversity, pass_interval, Interval, Trial};
 use flow_env::Panel;
-use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The figures of an evaluation.
+/// The figures of an evaluation. Shares have 95% intervals over tasks.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 pub struct Score {
-    panel: String,
-    tasks: usize,
-    samples: u32,
-    /// By number of attempts, from 1.
-    pass: Vec<Interval>,
-    /// By type of task, where the panel names types: how many tasks, how many were won within all attempts, and the
-    /// mean score of the episodes.
-    types: Vec<(String, usize, Interval, f64)>,
-    episodes: usize,
-    turns: usize,
-    reward: f64,
-    /// Of first attempts; `None` with one trial a task.
-    diversity: Option<f64>,
+    /// The run or the pipeline that played.
+    subject: String,
     /// The version of the weights that played, where a run has made them.
     weights: Option<u64>,
-    /// Of each task, in the panel's order.
-    each: Vec<TaskScore>,
+    panel: String,
+    tasks: usize,
+    /// Trials a task.
+    samples: u32,
+    /// Attempts a trial.
+    attempts: u32,
+    temperature: f64,
+    /// By number of attempts, from 1.
+    pass: Vec<PassAt>,
+    episodes: usize,
+    /// By type of task, where the panel names types.
+    types: Vec<TypeScore>,
+    /// The mean over all episodes.
+    #[serde(rename = "return")]
+    reward: f64,
+    /// The mean over all episodes.
+    turns: f64,
+    /// Of first attempts, in nats; none with one trial a task.
+    diversity: Option<f64>,
+    by_task: TaskScores,
 }
 
-/// Counts and sums of one task, from which other programs can bootstrap over tasks.
-#[derive(Default)]
-struct TaskScore {
-    /// Trials that were won within so many attempts, from 1.
-    won: Vec<u32>,
-    episodes: usize,
-    turns: usize,
+/// The share of trials that were won within `k` attempts.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct PassAt {
+    k: u32,
+    share: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Tasks of one type: the share of trials that were won within all attempts, and the mean score of the episodes.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+struct TypeScore {
+    #[serde(rename = "type")]
+    name: String,
+    tasks: usize,
+    share: f64,
+    low: f64,
+    high: f64,
     score: f64,
+}
+
+/// Counts and sums of each task, in the panel's order: other programs can bootstrap over tasks.
+#[derive(Default, serde::Serialize, schemars::JsonSchema)]
+struct TaskScores {
+    /// Trials that were won within so many attempts, from 1.
+    won: Vec<Vec<u32>>,
+    episodes: Vec<usize>,
+    turns: Vec<usize>,
+    #[serde(rename = "return")]
+    reward: Vec<f64>,
 }
 
 #[derive(Default)]
@@ -52,10 +81,9 @@ impl Score {
     /// From the rows that were played, sorted by name; a trial without rows was given up, and is not won.
     pub fn of(
         panel: &Panel,
-        samples: u32,
-        attempts: u32,
+        (subject, temperature, seed): (String, f64, u64),
+        (samples, attempts): (u32, u32),
         rows: Option<&RecordBatch>,
-        seed: u64,
         weights: Option<u64>,
     ) -> Result<Score, RowError> {
         let names: Vec<String> = panel.tasks.iter().map(|t| t.name()).collect();
@@ -86,80 +114,56 @@ impl Score {
                 trials.push(Trial { task: text(name), won_at: (0..attempts).find(won) });
             }
         }
-        let types = types(panel, samples, attempts, &trials, &episodes, seed);
-        let each = names.iter().zip(trials.chunks(samples.max(1) as usize)).map(|(name, trials)| {
+        let mut by_task = TaskScores::default();
+        for (name, trials) in names.iter().zip(trials.chunks(samples.max(1) as usize)) {
             let within = |k: u32| trials.iter().filter(|trial| trial.won_at.is_some_and(|at| at < k)).count() as u32;
             let own = || episodes.range((name.as_str(), 0, 0)..=(name.as_str(), u32::MAX, u32::MAX)).map(|(_, episode)| episode);
-            TaskScore {
-                won: (1..=attempts).map(within).collect(),
-                episodes: own().count(),
-                turns: own().map(|e| e.turns).sum(),
-                score: own().map(|e| f64::from(e.score)).sum(),
-            }
-        });
-        let each = each.collect();
+            by_task.won.push((1..=attempts).map(within).collect());
+            by_task.episodes.push(own().count());
+            by_task.turns.push(own().map(|e| e.turns).sum());
+            by_task.reward.push(own().map(|e| f64::from(e.score)).sum());
+        }
+        let mean = |sum: f64| sum / episodes.len().max(1) as f64;
+        let pass = |k| {
+            let Interval { value: share, low, high } = pass_interval(&trials, k, seed);
+            PassAt { k, share, low, high }
+        };
         Ok(Score {
-            types,
-            each,
+            subject,
+            temperature,
+            weights,
             panel: panel.name.clone(),
             tasks: names.len(),
             samples,
-            pass: (1..=attempts).map(|k| pass_interval(&trials, k, seed)).collect(),
+            attempts,
+            pass: (1..=attempts).map(pass).collect(),
             episodes: episodes.len(),
-            turns: episodes.values().map(|e| e.turns).sum(),
-            reward: episodes.values().map(|e| f64::from(e.score)).sum(),
+            types: types(panel, samples, attempts, &trials, &episodes, seed),
+            reward: mean(episodes.values().map(|e| f64::from(e.score)).sum()),
+            turns: mean(episodes.values().map(|e| e.turns as f64).sum()),
             diversity: (samples > 1).then_some(distinct),
-            weights,
+            by_task,
         })
     }
 
-    fn mean(&self, sum: f64) -> f64 {
-        sum / self.episodes.max(1) as f64
-    }
-
-    pub fn json(&self, subject: &str, temperature: f64) -> Value {
-        let pass = self.pass.iter().zip(1..).map(|(p, k)| json!({ "k": k, "share": p.value, "low": p.low, "high": p.high }));
-        json!({
-            "subject": subject,
-            "weights": self.weights,
-            "panel": self.panel,
-            "tasks": self.tasks,
-            "samples": self.samples,
-            "attempts": self.pass.len(),
-            "temperature": temperature,
-            "pass": pass.collect::<Vec<_>>(),
-            "episodes": self.episodes,
-            "types": self.types.iter().map(|(name, tasks, won, score)| json!({ "type": name, "tasks": tasks, "share": won.value, "low": won.low, "high": won.high, "score": score })).collect::<Vec<_>>(),
-            "return": self.mean(self.reward),
-            "turns": self.mean(self.turns as f64),
-            "diversity": self.diversity,
-            "by_task": {
-                "won": self.each.iter().map(|task| &task.won).collect::<Vec<_>>(),
-                "episodes": self.each.iter().map(|task| task.episodes).collect::<Vec<_>>(),
-                "turns": self.each.iter().map(|task| task.turns).collect::<Vec<_>>(),
-                "return": self.each.iter().map(|task| task.score).collect::<Vec<_>>(),
-            },
-        })
-    }
-
-    pub fn text(&self, subject: &str, temperature: f64) -> String {
+    pub fn text(&self) -> String {
+        let Score { subject, temperature, .. } = self;
         let trials = if self.samples == 1 { "one trial each".into() } else { format!("{} trials each", self.samples) };
         let weights = self.weights.map(|version| format!(" (weights {version})")).unwrap_or_default();
         let mut out = format!("{subject}{weights} on {}: {} tasks, {trials}, temperature {temperature}\n\n", self.panel, self.tasks);
-        for (k, pass) in self.pass.iter().enumerate() {
-            let [share, low, high] = [pass.value, pass.low, pass.high].map(|x| 100.0 * x);
-            out += &format!("pass@{}  {share:5.1}%   95% interval over tasks: {low:.1} to {high:.1}%\n", k + 1);
+        for PassAt { k, share, low, high } in &self.pass {
+            let [share, low, high] = [share, low, high].map(|x| 100.0 * x);
+            out += &format!("pass@{k}  {share:5.1}%   95% interval over tasks: {low:.1} to {high:.1}%\n");
         }
         if !self.types.is_empty() {
-            let width = self.types.iter().map(|t| t.0.len()).max().unwrap_or_default();
+            let width = self.types.iter().map(|t| t.name.len()).max().unwrap_or_default();
             out += "\nby type of task, within all attempts\n";
-            for (name, tasks, won, score) in &self.types {
-                let [share, low, high] = [won.value, won.low, won.high].map(|x| 100.0 * x);
+            for TypeScore { name, tasks, share, low, high, score } in &self.types {
+                let [share, low, high] = [share, low, high].map(|x| 100.0 * x);
                 out += &format!("{name:<width$}  {share:5.1}%   {low:.1} to {high:.1}%   mean score {score:.2}   {tasks} tasks\n");
             }
         }
-        let (reward, turns) = (self.mean(self.reward), self.mean(self.turns as f64));
-        out += &format!("\n{} episodes: mean return {reward:.2}, {turns:.1} turns\n", self.episodes);
+        out += &format!("\n{} episodes: mean return {:.2}, {:.1} turns\n", self.episodes, self.reward, self.turns);
         if let Some(diversity) = self.diversity {
             out += &format!("diversity of first attempts: {diversity:.2} nats of {:.2}\n", f64::from(self.samples).ln());
         }
@@ -175,7 +179,7 @@ fn types(
     trials: &[Trial],
     episodes: &BTreeMap<(&str, u32, u32), ScoredEpisode>,
     seed: u64,
-) -> Vec<(String, usize, Interval, f64)> {
+) -> Vec<TypeScore> {
     let mut which: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (task, kind) in panel.types.iter().enumerate() {
         which.entry(kind).or_default().push(task);
@@ -185,8 +189,9 @@ fn types(
             tasks.iter().flat_map(|task| trials.iter().skip(task * samples as usize).take(samples as usize).cloned()).collect();
         let names: BTreeSet<String> = tasks.iter().map(|task| panel.tasks[*task].name()).collect();
         let scores: Vec<f64> = episodes.iter().filter(|(name, _)| names.contains(name.0)).map(|(_, e)| f64::from(e.score)).collect();
-        let mean = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
-        (kind.to_owned(), tasks.len(), pass_interval(&own, attempts, seed), mean)
+        let score = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
+        let Interval { value: share, low, high } = pass_interval(&own, attempts, seed);
+        TypeScore { name: kind.to_owned(), tasks: tasks.len(), share, low, high, score }
     };
     which.into_iter().map(figures).collect()
 }

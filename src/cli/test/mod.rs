@@ -6,6 +6,9 @@ mod conduct;
 mod invariance;
 mod show;
 
+pub use invariance::CaseAnswer;
+pub use show::{TestEnd, TestRow};
+
 use super::error::Error;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use crate::cli::candidates;

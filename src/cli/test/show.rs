@@ -1,11 +1,12 @@
 //! How a test went, for a person and for a program.
 
-use super::compare::{Presence, RowComparison};
+use super::compare::{ColumnComparison, Presence, RowComparison};
 use crate::cli::colours::{GREEN, RED};
 use crate::cli::error::Result;
 use flow_core::columns::aligned;
 use flow_core::printable::printable;
 use serde_json::{json, Map, Value};
+use std::collections::BTreeMap;
 
 /// The most differences that are shown to a person; `--format json` has them all.
 const MOST_SHOWN: usize = 10;
@@ -73,40 +74,62 @@ fn indented(text: &str) -> String {
     text.lines().map(|l| format!("  {l}")).collect::<Vec<_>>().join("\n")
 }
 
-/// One object a row with the expected and the actual value, and at the end one for the test.
-pub fn json(file: &str, test: &str, outcome: &Comparisons) -> String {
-    let mut lines = Vec::new();
-    let mut end = json!({ "pipeline": file, "test": test, "ok": false });
-    match outcome {
-        Err(why) => end["error"] = json!(why.text()),
-        Ok(rows) => {
-            lines.extend(rows.iter().map(|row| object(file, test, row)));
-            end["ok"] = json!(rows.iter().all(|r| r.agrees()));
-            end["rows"] = json!(rows.len());
-            end["differing"] = json!(rows.iter().filter(|r| !r.agrees()).count());
-        }
-    }
-    lines.push(end);
-    lines.iter().map(Value::to_string).collect::<Vec<_>>().join("\n")
+/// One row of a test, with its expected and its actual columns.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct TestRow<'a> {
+    pipeline: &'a str,
+    test: &'a str,
+    node: &'a str,
+    /// The columns that name the row.
+    row: Value,
+    ok: bool,
+    /// None where no such row is expected.
+    expected: Option<Map<String, Value>>,
+    /// None where there is no such row.
+    got: Option<Map<String, Value>>,
+    /// By column, of numbers.
+    difference: BTreeMap<&'a str, f64>,
 }
 
-fn object(file: &str, test: &str, row: &RowComparison) -> Value {
-    let (mut expected, mut got, mut difference) = (Map::new(), Map::new(), Map::new());
-    for column in &row.columns {
-        expected.insert(column.name.clone(), column.expected.json());
-        got.insert(column.name.clone(), column.got.as_ref().map_or(Value::Null, |g| g.json()));
-        let apart = column.got.as_ref().and_then(|got| column.expected.difference(got));
-        apart.map(|apart| difference.insert(column.name.clone(), json!(apart)));
+/// The end of a test: how many rows it compared and how many of them differ, or why it could not run.
+#[derive(Default, serde::Serialize, schemars::JsonSchema)]
+pub struct TestEnd<'a> {
+    pipeline: &'a str,
+    test: &'a str,
+    ok: bool,
+    error: Option<String>,
+    rows: Option<usize>,
+    differing: Option<usize>,
+}
+
+/// One object a row, and at the end one for the test.
+pub fn json(file: &str, test: &str, outcome: &Comparisons) -> String {
+    let mut lines = Vec::new();
+    let mut end = TestEnd { pipeline: file, test, ..TestEnd::default() };
+    match outcome {
+        Err(why) => end.error = Some(why.text()),
+        Ok(rows) => {
+            lines.extend(rows.iter().map(|row| json!(object(file, test, row)).to_string()));
+            let differing = rows.iter().filter(|r| !r.agrees()).count();
+            (end.ok, end.rows, end.differing) = (differing == 0, Some(rows.len()), Some(differing));
+        }
     }
-    let side = |there: bool, values: Map<String, Value>| if there { Value::Object(values) } else { Value::Null };
-    json!({
-        "pipeline": file,
-        "test": test,
-        "node": row.node,
-        "row": row.name.json(),
-        "ok": row.agrees(),
-        "expected": side(row.presence != Presence::Extra, expected),
-        "got": side(row.presence != Presence::Missing, got),
-        "difference": difference,
-    })
+    lines.push(json!(end).to_string());
+    lines.join("\n")
+}
+
+fn object<'a>(file: &'a str, test: &'a str, row: &'a RowComparison) -> TestRow<'a> {
+    let column = |c: &'a ColumnComparison| Some((c.name.as_str(), c.expected.difference(c.got.as_ref()?)?));
+    let expected = row.columns.iter().map(|c| (c.name.clone(), c.expected.json())).collect();
+    let got = row.columns.iter().map(|c| (c.name.clone(), c.got.as_ref().map_or(Value::Null, |g| g.json()))).collect();
+    TestRow {
+        pipeline: file,
+        test,
+        node: &row.node,
+        row: row.name.json(),
+        ok: row.agrees(),
+        expected: (row.presence != Presence::Extra).then_some(expected),
+        got: (row.presence != Presence::Missing).then_some(got),
+        difference: row.columns.iter().filter_map(column).collect(),
+    }
 }

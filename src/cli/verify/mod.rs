@@ -7,6 +7,8 @@ mod played;
 mod tasks;
 mod verdict;
 
+pub use verdict::VerifyAnswer;
+
 use super::error::{Error, Result};
 use super::kin::tied;
 use super::output::{answer, CommandResult, OutputFormat};
@@ -112,7 +114,7 @@ impl VerifyArgs {
         })?;
         let agrees = verified.agrees();
         answer(&match self.format {
-            OutputFormat::Json => serde_json::to_string_pretty(&verified.json())?,
+            OutputFormat::Json => serde_json::to_string_pretty(&verified.answer())?,
             OutputFormat::Text => verified.text(),
         });
         Ok(if agrees { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -2,9 +2,9 @@
 
 use super::claims::Claims;
 use flow_log::{MetricsDiff, NodeDiff, VersionsDiff, WeightsDiff};
-use serde_json::json;
 
-/// The logged values that were compared with recomputed ones.
+/// The logged values that were compared with recomputed ones: `a` is the run, `b` its second computation.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 pub struct Verified {
     pub name: String,
     pub iterations: u64,
@@ -13,9 +13,24 @@ pub struct Verified {
     pub versions: Vec<VersionsDiff>,
     /// The run's final weights; none if only a part of its iterations is verified.
     pub weights: Vec<WeightsDiff>,
+    #[serde(skip)]
     pub claims: Claims,
     /// The tables whose rows are taken as logged.
+    #[serde(skip)]
     pub rows: Vec<String>,
+}
+
+/// The verdict.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct VerifyAnswer<'a> {
+    #[serde(flatten)]
+    verified: &'a Verified,
+    /// Whether every digit agrees.
+    agrees: bool,
+    /// Contradictions between the log and the run's pipeline, a sentence each.
+    contradictions: &'a [String],
+    /// Values that no computation here can refute.
+    taken: Vec<String>,
 }
 
 /// Whether a metric is the same in each computation: times aren't, neither are measures of servers, and several processes
@@ -39,18 +54,8 @@ impl Verified {
             && self.weights.iter().all(|weights| weights.equal == Some(true) && weights.a == weights.b)
     }
 
-    pub fn json(&self) -> serde_json::Value {
-        json!({
-            "name": self.name,
-            "iterations": self.iterations,
-            "agrees": self.agrees(),
-            "nodes": self.nodes,
-            "metrics": self.metrics,
-            "versions": self.versions,
-            "weights": self.weights,
-            "contradictions": self.claims.wrong,
-            "taken": self.taken(),
-        })
+    pub fn answer(&self) -> VerifyAnswer<'_> {
+        VerifyAnswer { verified: self, agrees: self.agrees(), contradictions: &self.claims.wrong, taken: self.taken() }
     }
 
     pub fn text(&self) -> String {

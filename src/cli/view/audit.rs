@@ -64,7 +64,7 @@ pub fn audit(run: &ServedRun, name: &str) -> Answer {
         false => Value::Null,
     };
     let credit = settings.as_ref().map_or("credit", |settings| settings["credit"].as_str().unwrap_or("credit"));
-    Ok(json!({ "credit": credit, "figures": Figures::of(&run.run, name)?.json(), "turns": turns, "points": points }))
+    Ok(json!({ "credit": credit, "figures": Figures::of(&run.run, name)?, "turns": turns, "points": points }))
 }
 
 /// The answers that audits tried at the turns of an iteration's episodes, by task and sample. None for a table whose

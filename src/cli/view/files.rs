@@ -19,13 +19,23 @@ const LONG: usize = 1 << 20;
 type Numbered<'a> = (usize, &'a ServedRun);
 
 /// The written part.
+#[derive(serde::Serialize, schemars::JsonSchema)]
 pub struct Written {
     /// The page to open.
+    #[serde(rename = "file")]
     pub page: PathBuf,
     pub files: usize,
     pub bytes: u64,
-    /// Answers that the pages lack: why, and how many.
-    pub left_out: BTreeMap<String, usize>,
+    /// Answers that the pages lack.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Answers that the pages lack for one reason.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct LeftOut {
+    why: String,
+    /// How many answers.
+    answers: usize,
 }
 
 /// Answers that were written, by the questions as the pages ask them.
@@ -69,6 +79,7 @@ pub fn write(runs: &ServedRuns, folder: &Path, iterations: usize) -> Result<Writ
         }
     }
     let (files, bytes) = folder.end()?;
+    let left_out = left_out.into_iter().map(|(why, answers)| LeftOut { why, answers }).collect();
     Ok(Written { page, files, bytes, left_out })
 }
 
@@ -228,19 +239,11 @@ fn figures(overview: &Value) -> Vec<(String, String)> {
     nodes.flat_map(|(node, names)| names.as_object().into_iter().flatten().map(|(name, _)| (node.clone(), name.clone()))).collect()
 }
 
-impl From<&Written> for Value {
-    /// For another program.
-    fn from(written: &Written) -> Value {
-        let left_out: Vec<Value> = written.left_out.iter().map(|(why, answers)| json!({ "why": why, "answers": answers })).collect();
-        json!({ "file": written.page.display().to_string(), "files": written.files, "bytes": written.bytes, "left_out": left_out })
-    }
-}
-
 impl Written {
     /// For people: the written pages, the missing ones, `more`, and how to open it.
     pub fn text(&self, more: Option<String>) -> String {
         let times = |answers: usize| if answers > 1 { format!(" ({answers} times)") } else { String::new() };
-        let left_out = self.left_out.iter().map(|(why, answers)| format!("not written: {why}{}\n", times(*answers)));
+        let left_out = self.left_out.iter().map(|LeftOut { why, answers }| format!("not written: {why}{}\n", times(*answers)));
         let lines: String = left_out.chain(more.map(|line| line + "\n")).collect();
         format!("{} files, {:.1} MB\n{lines}{}: open it in a browser", self.files, self.bytes as f64 / 1e6, self.page.display())
     }

@@ -24,7 +24,7 @@ mod runs;
 mod server;
 mod study;
 
-pub use files::write;
+pub use files::{write, Written};
 pub use follow::FollowingPages;
 pub use runs::ServedRuns;
 

@@ -1,9 +1,11 @@
 //! The uncertainty of a measurement: on some tasks, or under some seeds.
 
 use flow_core::seed::Random;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A value that was measured, with the interval that it is said to lie in.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Interval {
     /// The measured value, in its own unit.
     pub value: f64,

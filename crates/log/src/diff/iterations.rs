@@ -1,11 +1,12 @@
 //! What two manifests say of their iterations: the metrics, and which weights were made.
 
 use crate::{Iteration, Manifest, SavedWeights};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The metrics of a node that were compared.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct MetricsDiff {
     pub node: String,
     /// The number of values, including values that only one side has.
@@ -15,7 +16,7 @@ pub struct MetricsDiff {
 }
 
 /// The weights of a model in the iterations that were compared.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct VersionsDiff {
     pub model: String,
     /// The number of versions, including versions that only one side has.

@@ -11,13 +11,14 @@ pub use moved::{CreditDiff, NodeDiff, RowCounts, UsedDiff};
 use super::{LogError, Manifest, Run, SavedWeights};
 use both::RunPair;
 use flow_core::files;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 /// The weights that the runs ended with, by model; versions are none where a run made none.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WeightsDiff {
     pub model: String,
     pub a: Option<u64>,
@@ -27,7 +28,7 @@ pub struct WeightsDiff {
 }
 
 /// The differences of the rows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Diff {
     /// Turns of the training rollouts.
     pub rows: RowCounts,

@@ -1,11 +1,12 @@
 //! What moved between two runs, as values.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// How many rows two tables share by name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RowCounts {
     pub both: u64,
     pub only_a: u64,
@@ -13,7 +14,7 @@ pub struct RowCounts {
 }
 
 /// A node that both runs logged.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NodeDiff {
     pub node: String,
     pub rows: RowCounts,
@@ -27,7 +28,7 @@ pub struct NodeDiff {
 }
 
 /// How the advantages of the rows in both moved from `a` to `b`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CreditDiff {
     pub node_a: String,
     pub node_b: String,
@@ -51,7 +52,7 @@ pub struct CreditDiff {
 }
 
 /// Rows that one run trained on and the other didn't, or left out for another reason.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UsedDiff {
     pub node_a: String,
     pub node_b: String,

@@ -12,7 +12,7 @@ use cases::{cases, Case, Way};
 use flow_pipeline::Pipeline;
 use measure::{Difference, Measured};
 use runs::Runs;
-use serde_json::{json, Value};
+use serde_json::json;
 use std::path::Path;
 
 /// Iterations that are run: the second begins with weights that an update made.
@@ -43,7 +43,7 @@ pub fn invariance(file: &Path, sets: &[String], format: OutputFormat) -> Result<
         let outcome = outcome(&case, &runs, &base, &pipeline);
         good &= outcome.as_ref().is_ok_and(|outcome| outcome.as_ref().is_none_or(|difference| difference.within(case.bound)));
         answer(&match format {
-            OutputFormat::Json => line_json(file, &case, &outcome).to_string(),
+            OutputFormat::Json => json!(case_answer(file, &case, &outcome)).to_string(),
             OutputFormat::Text => line(&case, &outcome),
         });
     }
@@ -78,17 +78,32 @@ fn line(case: &Case, outcome: &Result<Option<Difference>>) -> String {
     }
 }
 
-fn line_json(file: &Path, case: &Case, outcome: &Result<Option<Difference>>) -> Value {
-    let mut json = json!({ "pipeline": file.display().to_string(), "case": case.name, "bound": case.bound.unwrap_or(0.0) });
-    match (outcome, &case.way) {
-        (Err(error), _) => json["error"] = error.text().into(),
-        (Ok(Some(difference)), _) => {
-            json["largest"] = difference.largest.into();
-            json["place"] = difference.place.clone().into();
-            json["same"] = difference.within(case.bound).into();
-        }
-        (Ok(None), Way::NotHad(why)) => json["not_had"] = why.clone().into(),
-        (Ok(None), _) => {}
+/// One way to run the pipeline, and how far its figures are from those of the plain run.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct CaseAnswer {
+    pipeline: String,
+    case: String,
+    /// The largest difference that counts as rounding, as a share of the largest number of its kind.
+    bound: f64,
+    error: Option<String>,
+    /// The largest difference, and its place.
+    largest: Option<f64>,
+    place: Option<String>,
+    same: Option<bool>,
+    /// Why the pipeline doesn't have this way.
+    not_had: Option<String>,
+}
+
+fn case_answer(file: &Path, case: &Case, outcome: &Result<Option<Difference>>) -> CaseAnswer {
+    let difference = outcome.as_ref().ok().and_then(Option::as_ref);
+    CaseAnswer {
+        pipeline: file.display().to_string(),
+        case: case.name.clone(),
+        bound: case.bound.unwrap_or(0.0),
+        error: outcome.as_ref().err().map(|error| error.text()),
+        largest: difference.map(|difference| difference.largest),
+        place: difference.map(|difference| difference.place.clone()),
+        same: difference.map(|difference| difference.within(case.bound)),
+        not_had: if let Way::NotHad(why) = &case.way { Some(why.clone()) } else { None },
     }
-    json
 }
