@@ -161,7 +161,7 @@ def tasks(
             `/tmp` and home, which are empty at first, are all that it can write to.
         read: In a sandbox: further files and folders that the program may read.
         hide: In a sandbox: files and folders that are hidden from the program, besides `.env`, `.git` and `runs` in
-            its folder. A path begins in that folder.
+            its folder. A path begins in that folder, and a path that isn't there is refused.
         memory_mb: In a sandbox: MB of memory, of one process and of all of an episode; 4096 unless given.
         max_processes: In a sandbox: processes and threads of an episode at once; 512 unless given.
         cpu_seconds: In a sandbox: seconds of processor time, of one process and of all of an episode; 3600 unless

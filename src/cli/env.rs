@@ -35,6 +35,11 @@ struct InstallArgs {
     python: String,
 }
 
+/// Where the package comes from.
+const LACKING: &str =
+    "it lies beside the program in the wheel (`pip install flow-rl`), in a release's tarball and in a checkout: a program that \
+                       was copied alone lacks it; --package names its folder";
+
 impl EnvArgs {
     pub fn run(self) -> CommandResult {
         match self.verb {
@@ -68,8 +73,9 @@ impl InstallArgs {
         }
         let package = self.package.clone().unwrap_or_else(installed::package);
         let requirements = installed::requirements(&package, &self.name);
-        let pinned = std::fs::read_to_string(&requirements)
-            .map_err(|e| Error::file(&requirements)(e).help("--package names the folder of the package flow-env"))?;
+        let pinned = std::fs::read_to_string(&requirements).map_err(|e| {
+            Error::Request(format!("flow's Python package `flow_env` isn't found: {}: {e}", requirements.display())).help(LACKING)
+        })?;
         let folder = installed::folder(&self.name);
         let python = folder.join("bin/python");
         if folder.exists() {

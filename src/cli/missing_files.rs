@@ -6,8 +6,10 @@ use super::model::PUBLISHED;
 use super::model_check::unusable;
 use super::models::{newest_of, pruned, run_at};
 use super::schema_text::properties;
+use crate::ops;
 use flow_core::files;
 use flow_core::printable::shell_word;
+use flow_env::Game;
 use flow_model::on_disk::is_adapter_folder;
 use flow_pipeline::{contents, Catalog, Mistake, Node, Pipeline};
 use std::path::{Path, PathBuf};
@@ -23,6 +25,11 @@ pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Mista
         }
     }
     missing_items.extend(unusable(pipeline, found.into_iter()));
+    let python = ops::games(pipeline).filter(|(_, game)| game.as_ref().is_ok_and(Game::in_python) && !is_executable("python3"));
+    missing_items.extend(python.map(|(node, _)| {
+        let message = format!("`{}` plays an environment in Python, and there is no program `python3`", node.id);
+        Mistake::in_node(node, &[], message).help("install Python 3; flow looked for it in the folders of PATH")
+    }));
     for node in pipeline.all() {
         for (key, property) in catalog.operator(&node.op).into_iter().flat_map(|spec| properties(&spec.settings)) {
             missing_items.extend((property["x-names"] == "program").then(|| missing_program(node, key)).flatten());

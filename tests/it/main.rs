@@ -38,6 +38,7 @@ mod lora;
 mod memory;
 mod methods;
 mod models;
+mod newcomers;
 mod outputs;
 mod pipeline_tests;
 mod ppo;

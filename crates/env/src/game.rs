@@ -244,6 +244,11 @@ impl Game {
         self.settings()
     }
 
+    /// Whether flow's own Python plays it.
+    pub fn in_python(&self) -> bool {
+        super::python::plays(self.kind.name)
+    }
+
     /// The rules, for the head of a full prompt; empty for a program, whose rules are its own to tell.
     pub fn rules(&self) -> String {
         self.settings.rules()

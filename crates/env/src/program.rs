@@ -65,7 +65,7 @@ struct ProgramSettings {
     #[schemars(extend("default" = []))]
     read: Vec<String>,
     /// In a sandbox: files and folders that are hidden from the program, besides `.env`, `.git` and `runs` in its
-    /// folder. A path begins in that folder.
+    /// folder. A path begins in that folder, and a path that isn't there is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("default" = []))]
     hide: Vec<String>,

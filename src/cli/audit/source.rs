@@ -55,14 +55,15 @@ impl Source {
             .iter()
             .filter(|node| pipeline.log.contains(&node.id))
             .filter_map(|node| Some((table(&node.id)?, node.id.clone(), node.all().find_map(ops::play)?)))
-            .filter(|(table, ..)| named.is_none_or(|name| name == table))
             .collect();
-        let (table, plays, play) = match players.as_slice() {
-            [(table, plays, play)] => (table, plays, play),
-            [] => return Err(Error::request("no node that was logged plays with a model: name the rollout in `log` and train again")),
-            several => {
-                let names: Vec<&str> = several.iter().map(|(table, ..)| table.as_str()).collect();
-                return Err(Error::Request(format!("several nodes play: name one of {} by --node", names.join(", "))));
+        let names = || players.iter().map(|(table, ..)| format!("`{table}`")).collect::<Vec<_>>().join(", ");
+        let (table, plays, play) = match (players.as_slice(), named) {
+            ([], _) => return Err(Error::request("no node that was logged plays with a model: name the rollout in `log` and train again")),
+            ([(table, plays, play)], None) => (table, plays, play),
+            (_, None) => return Err(Error::Request(format!("several nodes play: name one of {} by --node", names()))),
+            (all, Some(named)) => {
+                let unknown = || Error::Request(format!("no logged node `{named}` plays with a model; --node names one of {}", names()));
+                all.iter().find(|(table, ..)| table == named).map(|(table, plays, play)| (table, plays, play)).ok_or_else(unknown)?
             }
         };
         let reads = play.agent.memories().next().is_some();

@@ -1,7 +1,7 @@
 //! Checks models that learn here while servers generate for them: they need an adapter, which is all that servers are
 //! sent, and log-probabilities that the update can use.
 
-use super::upstream::named;
+use super::upstream::{learnt_from, named};
 use crate::ops::is;
 use flow_model::ServeSettings;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
@@ -19,7 +19,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
             mistakes.push(Mistake::in_model(name, "serve", message).help(help));
         }
         let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
-        mistakes.extend(pipeline.all().filter(asks).filter_map(|node| unlike(node, name, &serve)));
+        mistakes.extend(pipeline.all().filter(asks).filter_map(|node| unlike(pipeline, node, name, &serve)));
     }
     mistakes
 }
@@ -51,7 +51,7 @@ fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, St
 }
 
 /// A `node` whose servers return log-probabilities of another distribution than the update computes.
-fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Mistake> {
+fn unlike(pipeline: &Pipeline, node: &Node, model: &str, serve: &ServeSettings) -> Option<Mistake> {
     let with = node.with.raw();
     let agent = &with["agent"];
     // Where actions are ranked the draw is made here; an expert's rows have no draw.
@@ -75,8 +75,10 @@ fn unlike(node: &Node, model: &str, serve: &ServeSettings) -> Option<Mistake> {
     if serve.tempered {
         return changes(&[&["top_p", "top_k", "min_p"], &PENALTIES[..]].concat(), "with `tempered` vLLM");
     }
-    let temperature =
-        with["temperature"].as_f64().or(agent["temperature"].as_f64()).filter(|temperature| ![0.0, 1.0].contains(temperature))?;
+    let temperature = with["temperature"].as_f64().or(agent["temperature"].as_f64())?;
+    if temperature == 1.0 || temperature == 0.0 && !learnt_from(pipeline, node) {
+        return None;
+    }
     let message = format!(
         "a server generates for `{model}` and returns log-probabilities at temperature 1, and `{}` samples at {temperature}",
         node.id

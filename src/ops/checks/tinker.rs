@@ -1,7 +1,7 @@
 //! Models that learn on a server of Tinker's protocol: it has log-probabilities at temperature 1 of the whole vocabulary,
 //! and nothing else of a distribution.
 
-use super::upstream::named;
+use super::upstream::{learnt_from, named};
 use crate::ops::is;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
     for (name, _) in pipeline.models.iter().filter(|(_, model)| model["train"]["tinker"].is_string()) {
         let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
         for node in pipeline.all().filter(asks) {
-            let found = if is(node, Role::Learns) { learnt(node, name) } else { written(node, name) };
+            let found = if is(node, Role::Learns) { learnt(node, name) } else { written(pipeline, node, name) };
             mistakes.extend(found);
         }
     }
@@ -45,7 +45,7 @@ fn learnt(node: &Node, model: &str) -> Vec<Mistake> {
 }
 
 /// A node that writes, or ranks, in a way that such a server can't weigh.
-fn written(node: &Node, model: &str) -> Vec<Mistake> {
+fn written(pipeline: &Pipeline, node: &Node, model: &str) -> Vec<Mistake> {
     let with = node.with.raw();
     let agent = &with["agent"];
     let free = is(node, Role::Reflects) || agent["decode"] == "free";
@@ -55,7 +55,10 @@ fn written(node: &Node, model: &str) -> Vec<Mistake> {
         return vec![Mistake::in_node(node, &["with", "agent", "decode"], what).help("write `decode: free`")];
     }
     let given = |of: &Value| of["temperature"].as_f64();
-    let Some(temperature) = given(with).or(given(agent)).filter(|temperature| ![0.0, 1.0].contains(temperature)) else { return vec![] };
+    let Some(temperature) = given(with).or(given(agent)).filter(|temperature| *temperature != 1.0) else { return vec![] };
+    if temperature == 0.0 && !learnt_from(pipeline, node) {
+        return vec![];
+    }
     let what = format!(
         "`{}` samples at {temperature}, and `{model}` learns on a server that has log-probabilities at temperature 1 alone",
         node.id
@@ -90,6 +93,7 @@ mod tests {
         assert!(wrong(free, ", max_grad_norm: 0, temperature: 0.7").contains("leave `temperature` out"));
         assert!(wrong(free, ", max_grad_norm: 0, weight_decay_of: { lora_A: 0.1 }").contains("one `weight_decay`"));
         assert!(wrong(", decode: free, temperature: 0.7", plain).contains("samples at 0.7"));
+        assert!(wrong(", decode: free, temperature: 0", plain).contains("samples at 0"));
         assert!(wrong(", decode: constrained", plain).contains("write `decode: free`"));
     }
 }

@@ -29,6 +29,11 @@ pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Ite
     std::iter::successors(Some(node), before).take(pipeline.nodes.len() + 1)
 }
 
+/// Whether an update learns from the rows of `node`.
+pub fn learnt_from(pipeline: &Pipeline, node: &Node) -> bool {
+    pipeline.all().filter(|other| is(other, Role::Learns)).any(|update| writers(pipeline, update).iter().any(|writer| writer.id == node.id))
+}
+
 /// The nodes whose models write the rows of `node`, the nearest first.
 pub fn writers<'p>(pipeline: &'p Pipeline, node: &'p Node) -> Vec<&'p Node> {
     let (mut queue, mut visited, mut found) = (vec![node], vec![node.id.as_str()], Vec::new());

@@ -30,6 +30,11 @@ static WORDS: LazyLock<BTreeMap<String, Vec<String>>> =
 /// The process that all episodes share.
 static PLAYER: LazyLock<Mutex<Player>> = LazyLock::new(Mutex::default);
 
+/// Whether the game of this name is one of Python.
+pub fn plays(name: &str) -> bool {
+    WORDS.contains_key(name)
+}
+
 #[derive(Default)]
 struct Player {
     programs: Programs,

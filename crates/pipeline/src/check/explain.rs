@@ -47,8 +47,7 @@ pub fn explain(error: &ValidationError, tree: &Tree, subject: &Subject, report: 
                 let about = described_at(subject.schema, &path);
                 report.add(here.at, format!("{name} can't be `{text}`: flow speaks `http` and no `https`"), about);
             }
-            None if pattern.starts_with("^http://") => must("an address such as `http://127.0.0.1:8000`".into()),
-            None => must(format!("of the form {pattern}")),
+            None => must(form(pattern)),
         },
         Kind::MinLength { limit: 1 } => must("a text that isn't empty".into()),
         Kind::MinLength { limit } => must(format!("at least {limit} characters long")),
@@ -110,6 +109,20 @@ fn alternatives(context: &[Vec<ValidationError<'static>>], error: &ValidationErr
     let help = about.map(|about| format!("`{}`: {}", path[0], first_sentence(about)));
     let all: Vec<&ValidationError> = context.iter().flatten().collect();
     choices(&all, here, &named(&path, subject), help, report);
+}
+
+/// A pattern of the schema in words.
+fn form(pattern: &str) -> String {
+    match pattern {
+        address if address.starts_with("^http://") => "an address such as `http://127.0.0.1:8000`".into(),
+        address if address.starts_with("^https?://") => "an address such as `https://HOST`".into(),
+        // The validator writes classes such as `\S` out.
+        address if address.ends_with(":[0-9]+$") => "a host and a port, such as `10.0.0.1:29500`".into(),
+        "^[a-z][a-z0-9_]{0,31}$" => "a lower-case letter and up to 31 lower-case letters, digits and `_` after it".into(),
+        "^[A-Za-z][A-Za-z0-9_-]{0,63}$" => "a letter and up to 63 letters, digits, `_` and `-` after it".into(),
+        "^[A-Za-z_][A-Za-z0-9_]*$" => "the name of an environment variable".into(),
+        other => format!("of the form {other}"),
+    }
 }
 
 fn entries(count: u64) -> &'static str {

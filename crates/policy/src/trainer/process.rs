@@ -65,8 +65,6 @@ impl Processes {
             Some(url) => {
                 let python = python_of(TINKER_PYTHON, TINKER_INSTALLED, "tinker-env", "the SDK `tinker`")?;
                 let mut command = Command::new(python);
-                // A `json.py` of the working folder would be Python's, and read the key.
-                command.env("PYTHONSAFEPATH", "1");
                 command.args(["-m", "flow_tinker", "--url", url, "--timeout", &settings.timeout.to_string(), "--connect", address]);
                 (command, "flow_tinker")
             }
@@ -80,7 +78,8 @@ impl Processes {
                 (command, "flow_train")
             }
         };
-        command.env(SECRET, secret).env("PYTHONUNBUFFERED", "1");
+        // A `json.py` of the working folder would be Python's, and read the secrets.
+        command.env(SECRET, secret).env("PYTHONUNBUFFERED", "1").env("PYTHONSAFEPATH", "1");
         find_module(module, &mut command)?;
         // All ranks are on this host: nothing of theirs is to be reached from another one.
         for variable in ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"].into_iter().filter(|name| std::env::var_os(name).is_none()) {
