@@ -53,3 +53,41 @@ fn shares_are_of_groups_and_success_is_of_an_environment() {
     let expected = r#"[{"node":"minesweeper","n":3,"alike":true},{"node":"sokoban","n":3,"alike":true}]"#;
     assert_eq!(serde_json::to_string(&ask(&run, measured)).unwrap(), expected);
 }
+
+/// An environment whose episodes all fail leaves no row, and the run of the others is replayed and verified.
+#[test]
+fn a_mix_is_replayed_without_an_environment_that_failed_wholly() {
+    let folder = tempfile::tempdir().unwrap();
+    let program =
+        "{ env: process, name: flaky, command: [python3, tests/programs/flaky.py, '1000', '-'], seconds: 4, pass: [FLAKY], batch: 2 }";
+    let yaml = mixed().replace("{ env: sokoban, size: 6, boxes: 1, batch: 6 }", program).replace(
+        "inputs: { tasks: sokoban_tasks, weights: { after: update } }\n    with: { agent: player, samples: 4 }",
+        "inputs: { tasks: sokoban_tasks, weights: { after: update } }\n    with: { agent: player, samples: 4, max_failed: 1.0, tries: 1 }",
+    );
+    assert!(yaml.contains("flaky") && yaml.contains("max_failed"), "{yaml}");
+    let (file, run, replay) = (pipeline(folder.path(), &yaml), folder.path().join("run"), folder.path().join("replay"));
+    done(flow().arg("run").arg(file).arg("--out").arg(&run).env("FLAKY", "error"));
+    assert_eq!(ask(&run, "select count(*) as n from errors where node = 'sokoban'")[0]["n"], 3 * 2 * 4);
+    done(flow().arg("replay").arg(&run).arg("--out").arg(&replay));
+    let credit = "select * from advantage order by all";
+    assert!(answer(&replay, credit, "json") == answer(&run, credit, "json"), "replayed");
+    assert!(done(flow().arg("verify").arg(&run)).contains("every digit agrees"));
+}
+
+#[test]
+fn success_of_each_environment_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, run) = (pipeline(folder.path(), &mixed()), folder.path().join("run"));
+    let said = done(flow().arg("run").arg(file).arg("--out").arg(&run));
+    let share = |node: &str, iteration: u32| {
+        let sql = format!("select value from metrics where node = '{node}' and name = 'success' and iteration = {iteration}");
+        format!("{:.1}%", 100.0 * ask(&run, &sql)[0]["value"].as_f64().unwrap())
+    };
+    for node in ["sokoban", "minesweeper"] {
+        let line = format!("\n  {node}: {} in the first tenth, {} in the last\n", share(node, 0), share(node, 2));
+        assert!(said.contains(&line), "{line}{said}");
+    }
+    let shown = done(flow().arg("show").arg(&run).args(["--iteration", "1"]));
+    let line = format!("success in iteration 1: minesweeper {}, sokoban {}\n", share("minesweeper", 1), share("sokoban", 1));
+    assert!(shown.contains(&line), "{line}{shown}");
+}
