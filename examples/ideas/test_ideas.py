@@ -15,6 +15,7 @@ try:
     from prediction import prediction
     from repetition import repetition
     from solver_credit import distance, solver_credit
+    from success_progress import success_progress
     from type_priority import type_priority
 except ImportError as error:
     raise unittest.SkipTest(f"pyarrow or numpy isn't installed: {error}")
@@ -73,6 +74,18 @@ class Ideas(unittest.TestCase):
         self.assertEqual(set(state), {"pick", "heat", "cool"})
         made, state = flow_op.call(type_priority, {"type": ["", ""], "advantage": [1.0, 0.0]})
         self.near(made["derived_weight"], [1.0, 1.0])  # a world that names no kinds has one
+
+    def test_success_progress(self):
+        rows = {"type": ["sign", "sign", "sign", "dark"], "task": ["a", "a", "a", "b"], "sample": [0, 0, 1, 0], "turn": [0, 1, 0, 0], "won": [False, True, False, False]}
+        made, state = flow_op.call(success_progress, rows)
+        # Of the sign's two episodes one is won. At first nothing has moved.
+        self.assertEqual(state, {"sign": [0.5, 0.5], "dark": [0.0, 0.0]})
+        self.near(made["derived_weight"], [1.0] * 4)
+        made, state = flow_op.call(success_progress, {"type": ["sign"], "task": ["c"], "sample": [0], "won": [True]}, state=state)
+        # 0.5 + 0.1 / 2 and 0.5 + 0.02 / 2: progress 0.04 + 0.02 beside the absent kind's 0.02, so 2 * 0.06 / 0.08.
+        self.near(made["derived_weight"], [1.5])
+        made, _ = flow_op.call(success_progress, {"type": ["sign"], "task": ["c"], "sample": [0], "won": [True]}, state=state, floor=1.0e9)
+        self.near(made["derived_weight"], [1.0])  # the control
 
     def test_distinct_episodes(self):
         rows = {"sample": [0, 1, 2, 2], "turn": [0, 0, 0, 1], "reward": [1.0, 0.9, 0.0, 0.4], "response": ["go left now", "go left now", "look", "open box"]}

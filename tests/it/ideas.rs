@@ -6,12 +6,13 @@ use std::path::Path;
 const FOLDER: &str = "examples/ideas";
 
 /// Each idea, with a query that is true where the idea acts on real rows.
-const IDEAS: [(&str, &str); 6] = [
+const IDEAS: [(&str, &str); 7] = [
     ("distinct_episodes", "select count(*) > 0 and count(*) < (select count(*) from rollout) as acts from kept"),
     ("empirical_value", "select count(distinct value) > 10 and min(advantage) < 0 and max(advantage) > 0 as acts from advantage"),
     ("prediction", "select max(derived_prediction) > 0 and max(derived_prediction) <= 1 as acts from predicted"),
     ("repetition", "select bool_or(len(list_distinct(token_advantages)) > 1) as acts from repetition"),
     ("solver_credit", "select min(advantage) < 0 and max(advantage) > 0 and max(advantage) < 1 as acts from advantage"),
+    ("success_progress", "select count(distinct derived_weight) > 1 as acts from progress"),
     ("type_priority", "select count(distinct derived_weight) > 1 as acts from priority"),
 ];
 
