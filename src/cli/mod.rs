@@ -2,6 +2,7 @@
 
 mod audit;
 mod begun;
+mod budget;
 mod bundle;
 mod candidates;
 mod check;
