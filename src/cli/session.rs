@@ -153,7 +153,9 @@ impl TrainingSession<'_> {
             let why = budget.over();
             let said = why.as_ref().map(|why| format!("{why}: ")).unwrap_or_default();
             eprintln!("{said}stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
-            return Ok(if why.is_some() { ExitCode::SUCCESS } else { ExitCode::from(130) });
+            if why.is_none() {
+                return Ok(ExitCode::from(130));
+            }
         }
         NextCommands { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, otherwise }
             .print(self.machine.format, &summary);

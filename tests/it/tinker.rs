@@ -155,6 +155,7 @@ fn a_budget_ends_a_hosted_run_and_resume_goes_on() {
     let ended = hosted.flow().arg("run").arg(&own).arg("--out").arg(&run).args(["--budget", &budget]).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains(&format!("tokens of --budget {budget} are used: stopped after")), "{said}");
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("flow query"), "it has a summary as a finished run");
     let (used, most) = (ask(&run, used)[0]["tokens"].as_u64().unwrap(), all / 3);
     assert!(used >= most && used < all, "{used} of {all}");
     let message = fails(hosted.flow().arg("resume").arg(&run).args(["--budget", &most.to_string()]));

@@ -49,7 +49,8 @@ def main() -> int:
             done = flow("test", "--invariance", str(file), "--format", "json", *small)
             cases = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
             if not cases:
-                print(f"{file.stem:40} left out: {done.stderr.strip().splitlines()[-1].removeprefix('error: ')}", flush=True)
+                why = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or done.stderr.strip().splitlines()[-1:]
+                print(f"{file.stem:40} left out: {why[0].removeprefix('error: ')}", flush=True)
                 continue
             if "had a gradient" in done.stderr:
                 print(f"{'':40} no update had a gradient", flush=True)
