@@ -3,6 +3,7 @@
 mod audit;
 mod begun;
 mod bottleneck;
+mod budget;
 mod bundle;
 mod candidates;
 mod check;

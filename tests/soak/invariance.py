@@ -51,6 +51,8 @@ def main() -> int:
             if not cases:
                 print(f"{file.stem:40} left out: {done.stderr.strip().splitlines()[-1].removeprefix('error: ')}", flush=True)
                 continue
+            if "had a gradient" in done.stderr:
+                print(f"{'':40} no update had a gradient", flush=True)
             wrong = [case for case in cases if case.get("same") is False or "error" in case]
             good &= not wrong
             ran = [case for case in cases if "largest" in case]
