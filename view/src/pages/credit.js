@@ -13,6 +13,9 @@ const BY = {
 };
 const KNOWN = { theirs: "theirs", logged: "logged" };
 
+/** In three digits; what rounding leaves of 0 is 0. */
+const rounded = (value) => (typeof value !== "number" ? value : Math.abs(value) < 1e-6 ? 0 : Number(value.toPrecision(3)));
+
 const percent = (share) => `${(100 * share).toFixed(0)}%`;
 
 export function Credit({ number, iteration, tick }) {
@@ -25,7 +28,7 @@ export function Credit({ number, iteration, tick }) {
   const rows = records(data.turns).map(({ advantage, ...row }, i) => ({ ...row, ...(known ? { [known]: advantage } : {}), ...Object.fromEntries(names.map((name) => [name, data.by[name][i]])) }));
   const largest = (name) => Math.max(0, ...rows.map((row) => Math.abs(row[name] ?? 0)));
   const most = Object.fromEntries([known, ...names].filter(Boolean).map((name) => [name, largest(name)]));
-  const coloured = (name) => (value) => html`<span class=${`token ${step(most[name] > 0 && typeof value === "number" ? value / most[name] : 0)}`}>${shown(typeof value === "number" ? Number(value.toPrecision(3)) : value)}</span>`;
+  const coloured = (name) => (value) => html`<span class=${`token ${step(most[name] > 0 ? (rounded(value) || 0) / most[name] : 0)}`}>${shown(rounded(value))}</span>`;
   const cells = {
     task: (task, row) => html`<a href=${episode(number, iteration, row)}>${task}</a>`,
     ...Object.fromEntries(Object.keys(most).map((name) => [name, coloured(name)])),
