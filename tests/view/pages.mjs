@@ -271,6 +271,8 @@ describe("flow view", () => {
       assert.deepEqual([row.task, row.sample, row.turn], [asked[i].task, String(asked[i].sample), String(asked[i].turn)]);
       for (const name of ["logged", "grpo"]) assert.ok(Math.abs(Number(row[name]) - asked[i].advantage) < 1e-2 * Math.max(1, Math.abs(asked[i].advantage)), `${name} ${row[name]} is not ${asked[i].advantage}`);
     });
+    // The largest of a column has the strongest colour, whichever way it was rounded.
+    for (const column of [6, 7, 8, 9]) assert.ok(await page.locator(`td:nth-child(${column}) .minus4, td:nth-child(${column}) .plus4`).count() > 0, `column ${column}`);
     await picture("credit");
   });
 

@@ -14,7 +14,7 @@ export function strength(by, value, largest) {
   return largest > 0 ? Math.max(-1, Math.min(1, from / largest)) : 0;
 }
 
-export const step = (strong) => (strong === 0 ? "" : `${strong < 0 ? "minus" : "plus"}${Math.max(1, Math.ceil(Math.abs(strong) * 4))}`);
+export const step = (strong) => (strong === 0 ? "" : `${strong < 0 ? "minus" : "plus"}${Math.min(4, Math.max(1, Math.ceil(Math.abs(strong) * 4)))}`);
 
 /** A turn is drawn when it comes near the window, and stays: an episode of hundreds would stop the page. */
 export function Turn(given) {
