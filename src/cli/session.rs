@@ -121,7 +121,7 @@ impl TrainingSession<'_> {
             shared: shared.clone(),
             ..Plan::new(self.pipeline, ops::find, ops::adds)
         });
-        let summary = progress.finish();
+        let summary = progress.finish(&self.folder.pipeline());
         drop(pages);
         let stopped = shared.until().is_some_and(|until| until < iterations);
         let status = match &ended {
