@@ -12,7 +12,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most `most` tokens, of which the iterations `earlier` have used theirs.
+    /// At most `most` tokens. The iterations `earlier` have used theirs.
     ///
     /// # Errors
     /// If nothing is left.

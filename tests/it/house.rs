@@ -263,7 +263,7 @@ fn files_know_one_another_in_no_circle() {
 const BUDGETS: [(&str, usize); 13] = [
     ("src", 25_490),
     ("crates/checkpoint/src", 1_550),
-    ("crates/core/src", 1_350),
+    ("crates/core/src", 1_360),
     ("crates/credit/src", 2_750),
     ("crates/env/src", 4_950),
     ("crates/int8/src", 3_250),
@@ -289,11 +289,10 @@ fn a_package_keeps_to_its_budget() {
             code.count()
         }
     };
-    for (root, most) in BUDGETS {
-        let all: usize = sources_of(Path::new(root), None).iter().map(lines).sum();
-        assert!(all <= most, "{root} has {all} lines of code, and its budget is {most}: delete some, or decide on more in BUDGETS");
-        assert!(all > most / 2, "{root} has {all} lines of code: is its code still read?");
-    }
+    let count = |root: &str| sources_of(Path::new(root), None).iter().map(lines).sum::<usize>();
+    let found = BUDGETS.map(|(root, most)| (root, count(root), most));
+    let wrong: Vec<_> = found.into_iter().filter(|(_, all, most)| !(most / 2..=*most).contains(all)).collect();
+    assert!(wrong.is_empty(), "(package, lines of code, budget): delete some, or decide on more in BUDGETS: {wrong:?}");
 }
 
 /// A page that names a file names one that is there.

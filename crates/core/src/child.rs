@@ -17,7 +17,7 @@ pub fn each_line(stream: impl Read, mut each: impl FnMut(String)) {
     }
 }
 
-/// A Python with some packages, in which a part of flow runs.
+/// A Python with the packages of a part of flow.
 #[derive(Clone, Copy)]
 pub struct Python {
     /// The variable that names it.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// The Python of vLLM.
 const VLLM: Python = Python { variable: "FLOW_VLLM_PYTHON", folder: ".venv-vllm", packages: "vllm" };
-/// How long what stands between flow and a server of Tinker's protocol may take to answer.
+/// How long the front of a server of Tinker's protocol may take to answer.
 const FRONT_WAIT: f64 = 120.0;
 /// How many of a server's last lines an error quotes.
 const QUOTED: usize = 12;

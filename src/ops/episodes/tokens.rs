@@ -9,7 +9,7 @@ pub const COMPUTED: &str = "tokens_computed";
 /// Distinct tokens: equal tokens after equal prefixes under the same weights count once.
 pub const DISTINCT: &str = "tokens_distinct";
 
-/// Tokens of the prompts that servers answered; of a trainer on a server, those that it was sent for log-probabilities.
+/// Tokens of the prompts that servers answered; of a trainer on a server, tokens that were sent for log-probabilities.
 pub const READ: &str = "tokens_read";
 /// Tokens that servers wrote.
 pub const WRITTEN: &str = "tokens_written";
