@@ -5,7 +5,7 @@
 
 use crate::ops;
 use flow_log::{TimePart, TimeShares};
-use flow_pipeline::{load, Node, Pipeline};
+use flow_pipeline::{load, Node, Pipeline, Role};
 use serde_json::Value;
 use std::path::Path;
 
@@ -33,9 +33,9 @@ const ELSEWHERE: Lever = advice("a GPU or servers for the model (`serve`)");
 const EPOCHS: Lever = Lever("fewer passes over the rows", "node.with.epochs", |now| multiplied(now, 1, 0.5));
 const EVERY: Lever = Lever("fewer measurements", "node.with.every", |now| multiplied(now, 10, 2.0));
 const GPUS: Lever = advice("a GPU, or several by `train`");
-const LIVE: Lever = Lever("more programs at once", "tasks.with.live", |now| multiplied(now, 64, 2.0));
+const LIVE: Lever = Lever("more programs at once", "source.with.live", |now| multiplied(now, 64, 2.0));
 const MINIBATCH: Lever = Lever("larger steps", "node.with.minibatch", |now| multiplied(now, 0, 2.0));
-const PROCESSES: Lever = Lever("more processes of the environment", "tasks.with.processes", |now| multiplied(now, 1, 2.0));
+const PROCESSES: Lever = Lever("more processes of the environment", "source.with.processes", |now| multiplied(now, 1, 2.0));
 const REMOTE: Lever = Lever("more requests in flight", "model.parallel", |now| multiplied(now, 64, 2.0));
 const REQUESTS: Lever = Lever("more requests in flight", "model.serve.parallel", |now| multiplied(now, 64, 2.0));
 const SHORTER: Lever = Lever("shorter answers", "agent.max_tokens", |now| multiplied(now, 32, 0.5));
@@ -161,7 +161,9 @@ impl Case<'_> {
         let owner = match owner {
             "node" => path(&node.id),
             "model" => format!("models.{}", self.model()?),
-            "tasks" => path(&node.inputs.iter().find(|input| input.port == "tasks")?.from),
+            "source" => path(
+                &pipeline.all().find(|other| ops::is(other, Role::Opens) && node.inputs.iter().any(|input| input.from == other.id))?.id,
+            ),
             // Choices among given answers are as long as those are.
             _ => {
                 ops::agents(node).first().filter(|agent| agent.free)?;
