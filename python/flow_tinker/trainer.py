@@ -21,6 +21,8 @@ class Trainer:
         # Why its weights are those of no version.
         self.lost = None
         self.seconds = {}
+        # Tokens that were sent since the last step: for log-probabilities, and with a gradient.
+        self.tokens = {"read": 0, "trained": 0}
 
     def answer(self, message, payload):
         """The answer to a request, and its payload."""
@@ -102,6 +104,7 @@ class Trainer:
             client = self.reference
         sequences, begun = list(rows.sequences.values()), time.monotonic()
         logprobs = self.server.forward(client, sequences)
+        self.tokens["read"] += sum(map(len, sequences))
         if message["gradient"]:
             self.traced = rows
             self.took("forward", begun)
@@ -132,6 +135,7 @@ class Trainer:
         # Until the answer is there nobody knows whether the step was made.
         self.lost = "an update failed, and nobody knows whether the server made its step: `flow resume` goes on from the last version that was saved"
         norm, finite = self.server.step(self.client, encode(self.encoding, [self.batch]), adam)
+        self.tokens["trained"] += sum(map(len, self.batch))
         self.batch = []
         if norm is None or not numpy.isfinite(norm) or not finite:
             # It has made its step all the same.
@@ -139,7 +143,8 @@ class Trainer:
             return {"grad_norm": None, "finite": False}, b""
         self.lost = None
         self.took("step", begun)
-        return {"grad_norm": norm, "finite": True, "seconds": self.seconds}, b""
+        tokens, self.tokens = self.tokens, {"read": 0, "trained": 0}
+        return {"grad_norm": norm, "finite": True, "seconds": self.seconds, "tokens": tokens}, b""
 
     def took(self, part, begun):
         self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - begun

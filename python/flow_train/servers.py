@@ -1,4 +1,7 @@
-"""One vLLM that flow starts: python -m flow_train.servers MODEL --port N [--lora RANK] [--dtype bf16|f32] [--memory 0.4] [--length TOKENS] [-- ARGUMENTS...]
+"""One server that flow starts, vLLM or what has a server of Tinker's protocol generate:
+
+    python -m flow_train.servers MODEL --port N [--lora RANK] [--dtype bf16|f32] [--memory 0.4] [--length TOKENS] [-- ARGUMENTS...]
+    python -m flow_train.servers MODEL --port N --tinker URL
 
 It ends with flow: standard input is a pipe from it, and at its end, however flow ended, the server is ended with all its processes. A server that dies after it
 has answered is started again; one that dies before ends this program, with the server's last lines.
@@ -10,6 +13,8 @@ GRAPHS = '{"mode":0,"cudagraph_mode":"FULL_DECODE_ONLY"}'
 
 
 def command(a):
+    if a.tinker:
+        return [sys.executable, "-m", "flow_tinker.front", "--url", a.tinker, "--listen", f"127.0.0.1:{a.port}"]
     words = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", a.model, "--host", "127.0.0.1", "--port", str(a.port)]
     words += ["--dtype", {"bf16": "bfloat16", "f32": "float32"}[a.dtype]]
     if a.length:
@@ -53,7 +58,7 @@ class Server:
 
     def __init__(self, a):
         self.port = a.port
-        self.process = subprocess.Popen(command(a), env=environment(), stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+        self.process = subprocess.Popen(command(a), env=os.environ if a.tinker else environment(), stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
 
     def healthy(self):
         try:
@@ -82,6 +87,7 @@ def main():
     parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--memory", type=float, default=0.4)
     parser.add_argument("--length", type=int)
+    parser.add_argument("--tinker", metavar="URL")
     words = sys.argv[1:]
     cut = words.index("--") if "--" in words else len(words)
     a = parser.parse_args(words[:cut])

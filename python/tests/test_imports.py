@@ -43,6 +43,26 @@ class Spelling(unittest.TestCase):
                 values.parsed(bad)
 
 
+class Folders(unittest.TestCase):
+    def test_of_a_folder_the_episodes_that_were_trained_on_are_read(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+
+            def write(*names):
+                for name in names:
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / name).write_text("{}\n")
+                return [str(file.relative_to(folder)) for file in source.files_of(folder)]
+
+            with self.assertRaises(source.Refused):
+                write("notes.txt")
+            self.assertEqual(write("completions_2.jsonl", "completions_1.jsonl"), ["completions_1.jsonl", "completions_2.jsonl"])
+            self.assertEqual(write("rollouts/step_0/eval/all/traces.jsonl"), ["rollouts/step_0/eval/all/traces.jsonl"], "a known name")
+            subsets = [f"rollouts/step_1/train/{subset}/traces.jsonl" for subset in ("all", "effective")]
+            self.assertEqual(write(*subsets), subsets[1:])
+            self.assertEqual(source.files_of(folder / "notes.txt"), [folder / "notes.txt"], "a file is read whatever its name")
+
+
 class Conversations(unittest.TestCase):
     def test_the_same_conversation_is_read_from_each_format(self):
         user, answer = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
@@ -57,6 +77,7 @@ class Conversations(unittest.TestCase):
         for one, names in read:
             self.assertEqual((turns(one), one["reward"], names), ([("2 + 2?", "4")], 1.0, []))
             self.assertEqual(one["task"], read[0][0]["task"], "one task, whatever the format")
+        self.assertEqual([one["calls"][0]["advantage"] for one, _ in read], [None, None, None, 0.5, None])
         self.assertEqual((read[3][0]["iteration"], read[3][0]["info"]), (3, '{"exact_reward":0.75,"length_reward":0.25}'))
 
     def test_tools_thoughts_and_further_turns_are_read(self):

@@ -90,6 +90,21 @@ class Servers(unittest.TestCase):
         self.assertIn("--extra", said)
         self.assertIn("it is started again in 1 s", said)
 
+    def test_what_has_a_hosted_server_generate_is_started_again_too(self):
+        tests = pathlib.Path(__file__).parent
+        self.environment["PYTHONPATH"] = os.pathsep.join(map(str, [PYTHON, tests / "tinker_stand_in", PYTHON.parent / ".pyarrow"]))
+        self.environment |= {"TINKER_STAND_IN": self.folder.name, "TINKER_STAND_IN_MODEL": "tiny"}
+        program = self.start("--tinker", "http://127.0.0.1:1")
+        self.until(self.healthy)
+        time.sleep(1)
+        child = int(pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()[0])
+        os.kill(child, signal.SIGKILL)
+        self.until(lambda: not alive(child) and self.healthy())
+        program.stdin.close()
+        self.assertEqual(program.wait(30), 0)
+        self.assertIn("it is started again in 1 s", program.stderr.read())
+        program.stderr.close()
+
     def test_a_flow_that_is_killed_leaves_nothing(self):
         parent = subprocess.Popen([sys.executable, "-c", f"""
 import subprocess, sys, time

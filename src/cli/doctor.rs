@@ -5,6 +5,7 @@ use super::error::Result;
 use super::output::{answer, paint, CommandResult, OutputFormat};
 use crate::ops;
 use clap::Args;
+use flow_core::child::{find_module, Python};
 use flow_core::files::kernel_bytes;
 use flow_core::printable::printable;
 use flow_env::{installed, TABLE};
@@ -19,8 +20,9 @@ const SECONDS: f64 = 1.25;
 
 #[derive(Args)]
 pub struct DoctorArgs {
-    /// Pipelines whose servers are checked, addresses of servers, as http://127.0.0.1:8000, or models (folders, GGUF
-    /// files), whose speed with `base: int8` is measured for some five seconds each
+    /// Pipelines whose servers are checked, addresses of servers, as http://127.0.0.1:8000 (of one of Tinker's protocol
+    /// also https: what it makes of a gradient is measured), or models (folders, GGUF files), whose speed with
+    /// `base: int8` is measured for some five seconds each
     subjects: Vec<String>,
     /// The device for models; the variable FLOW_DEVICE is the default
     #[arg(long, value_name = "auto|cpu|cuda")]
@@ -98,7 +100,7 @@ impl DoctorArgs {
     fn addresses(&self) -> Result<Vec<String>> {
         let mut addresses = Vec::new();
         for subject in &self.subjects {
-            if subject.starts_with("http://") {
+            if subject.starts_with("http://") || subject.starts_with("https://") {
                 addresses.push(subject.clone());
                 continue;
             }
@@ -108,7 +110,7 @@ impl DoctorArgs {
             let pipeline = flow_pipeline::load(Path::new(subject), &[], &ops::catalog())?;
             for model in pipeline.models.values() {
                 let lists = [&model["serve"]["vllm"], &model["serve"]["sglang"]];
-                let one = [&model["serve"]["openai"], &model["openai"]];
+                let one = [&model["serve"]["openai"], &model["openai"], &model["serve"]["tinker"], &model["train"]["tinker"]];
                 let listed = lists.into_iter().filter_map(|list| list.as_array()).flatten();
                 addresses.extend(listed.chain(one).filter_map(|address| address.as_str().map(String::from)));
             }
@@ -241,6 +243,9 @@ fn worlds() -> Finding {
 
 fn server(status: ServerStatus) -> Finding {
     let name = "server";
+    if status.tinker {
+        return hosted(&status.address);
+    }
     if let Some(fault) = &status.fault {
         return Finding::new(name, status.address.clone()).but(State::Wrong, format!("no answer: {fault}"));
     }
@@ -260,4 +265,20 @@ fn server(status: ServerStatus) -> Finding {
         State::Missing,
         "it loads no adapters while it runs, as `serve` needs: start vLLM with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
     )
+}
+
+/// A server of Tinker's protocol, by `python -m flow_tinker.probe`, which makes an adapter there and removes it.
+fn hosted(address: &str) -> Finding {
+    let asked = || -> std::result::Result<std::process::Output, String> {
+        let mut command = Command::new(Python::TINKER.find()?);
+        find_module("flow_tinker", &mut command)?;
+        command.args(["-m", "flow_tinker.probe", address]).env("PYTHONSAFEPATH", "1");
+        command.output().map_err(|e| e.to_string())
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().replace('\n', "\n       ");
+    match asked() {
+        Err(why) => Finding::new("server", format!("{address}, of Tinker's protocol")).but(State::Missing, why),
+        Ok(output) if output.status.success() => Finding::new("server", text(&output.stdout)),
+        Ok(output) => Finding::new("server", format!("{address} {}", text(&output.stdout))).but(State::Wrong, text(&output.stderr)),
+    }
 }

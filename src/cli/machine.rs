@@ -39,6 +39,10 @@ pub struct Machine {
     /// Ends the run after so many seconds without any progress, and reports which node waits for which; 0: never
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     stall: u64,
+    /// Ends the run in good order once its committed iterations have used so many tokens: computed here, or read,
+    /// written and trained by servers. Iterations that are open by then are completed, so it may use more
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub budget: Option<u64>,
     /// Prints the address of pages that follow the run (`flow view`), served on this machine alone until it ends
     #[arg(long)]
     pub view: bool,
@@ -68,6 +72,7 @@ impl Machine {
         all.extend(self.threads.map(|threads| format!("--threads={threads}")));
         all.extend(self.device.map(|device| format!("--device={device}")));
         all.extend(self.ranks.map(|ranks| format!("--ranks={ranks}")));
+        all.extend(self.budget.map(|tokens| format!("--budget={tokens}")));
         all.extend(self.view.then(|| "--view".into()));
         all.into_iter().map(OsString::from).collect()
     }

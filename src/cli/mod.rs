@@ -2,6 +2,8 @@
 
 mod audit;
 mod begun;
+mod bottleneck;
+mod budget;
 mod bundle;
 mod candidates;
 mod check;
@@ -58,7 +60,6 @@ mod source;
 mod summary;
 mod tap;
 mod test;
-mod time_shares;
 mod tokens;
 mod tool_notes;
 mod top;

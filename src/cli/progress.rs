@@ -1,14 +1,16 @@
 //! Live progress: a line that moves at a terminal, a plain line from time to time elsewhere.
 
+use super::bottleneck;
 use super::decline::{Decline, Watched};
 use super::output::warn;
-use super::time_shares::TimeShares;
 use crate::dataflow::figures::Figures;
 use crate::dataflow::journal::Committed;
+use flow_log::TimeShares;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Shows iterations as they are committed, and remembers what the summary needs.
@@ -98,7 +100,7 @@ impl Progress {
             state.done = committed.iteration + 1;
         }
         state.played(&committed.figures, evaluations);
-        state.shares.add(&committed.figures, evaluations);
+        state.shares.add(&committed.figures);
         state.failed += committed.figures.values().filter_map(|f| f.get("failed")).sum::<f64>();
         state.turns += committed.figures.values().filter_map(|f| f.get("turns")).sum::<f64>();
         let seconds = self.start.elapsed().as_secs_f64();
@@ -148,7 +150,8 @@ impl Progress {
         }
     }
 
-    pub fn finish(&self) -> TrainingSummary {
+    /// The summary of a run with this pipeline.
+    pub fn finish(&self, pipeline: &Path) -> TrainingSummary {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -167,7 +170,7 @@ impl Progress {
             failed,
             warnings,
             seconds,
-            time: state.shares.line(),
+            time: bottleneck::line(&state.shares, pipeline),
         }
     }
 }
@@ -265,7 +268,7 @@ mod tests {
             for iteration in 30..50 {
                 progress.record(&Committed { iteration, figures: figures(0.3) }, &[]);
             }
-            progress.finish().warnings
+            progress.finish(Path::new("none")).warnings
         };
         assert_eq!(warnings(&[]), Vec::<String>::new());
         let warnings = warnings(&earlier);

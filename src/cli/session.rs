@@ -1,5 +1,6 @@
 //! A training session, from its first iteration to its summary: what `run`, `resume` and `replay` have in common.
 
+use super::budget::Budget;
 use super::decline::Watched;
 use super::error::{Error, Result};
 use super::machine::Machine;
@@ -49,6 +50,7 @@ pub struct TrainingSession<'a> {
 impl TrainingSession<'_> {
     /// Trains, and prints the summary.
     pub fn conduct(self) -> CommandResult {
+        let budget = Arc::new(Budget::new(self.machine.budget, &self.earlier)?);
         let mut committer = Committer::new(self.folder.clone())?;
         committer.plan(self.pipeline.iterations);
         if self.policy.is_some() && self.folder.manifest()?.start.is_empty() {
@@ -61,11 +63,16 @@ impl TrainingSession<'_> {
         let watched = watched(&self.pipeline);
         let progress = Arc::new(Progress::new(self.first, self.pipeline.iterations, &self.earlier, &evaluations, watched));
         interrupt(&shared, progress.clone())?;
-        let eye = progress.clone();
+        let (eye, purse, whole) = (progress.clone(), budget.clone(), shared.clone());
         let journal = Journal {
             run: Some(self.folder.clone()),
             committer: Some(committer.clone()),
-            observer: Arc::new(move |committed| eye.record(committed, &evaluations)),
+            observer: Arc::new(move |committed| {
+                eye.record(committed, &evaluations);
+                if purse.spend(&committed.figures) {
+                    whole.stop();
+                }
+            }),
         };
         let trained = self.pipeline.models.iter().find(|(_, model)| model["train"].is_object()).map(|(name, _)| name);
         // Each process would have the servers take versions as it goes.
@@ -114,7 +121,7 @@ impl TrainingSession<'_> {
             shared: shared.clone(),
             ..Plan::new(self.pipeline, ops::find, ops::adds)
         });
-        let summary = progress.finish();
+        let summary = progress.finish(&self.folder.pipeline());
         drop(pages);
         let stopped = shared.until().is_some_and(|until| until < iterations);
         let status = match &ended {
@@ -143,8 +150,12 @@ impl TrainingSession<'_> {
         saved?;
         drop(self.lock);
         if stopped {
-            eprintln!("stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
-            return Ok(ExitCode::from(130));
+            let why = budget.over();
+            let said = why.as_ref().map(|why| format!("{why}: ")).unwrap_or_default();
+            eprintln!("{said}stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
+            if why.is_none() {
+                return Ok(ExitCode::from(130));
+            }
         }
         NextCommands { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, otherwise }
             .print(self.machine.format, &summary);

@@ -291,7 +291,7 @@ impl UpdateOutcome {
         .map(|(name, value)| (name.into(), value))
         .into();
         self.figures.extend(report.gap.map(|gap| ("logprob_gap".into(), gap)));
-        self.figures.extend(report.seconds.iter().map(|(part, seconds)| (part.clone().into(), *seconds)));
+        self.figures.extend(report.measured.iter().map(|(name, figure)| (name.clone().into(), *figure)));
     }
 
     /// The outcome as rows with the names of `rows`.

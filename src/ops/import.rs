@@ -49,6 +49,7 @@ const COLUMNS: &[&str] = &[
     "score",
     "info",
     "weights",
+    "advantage",
 ];
 
 /// The node that an imported run has its rows under, as one that was played has.

@@ -3,7 +3,7 @@
 //! several operators share, and the rules for how they fit together, stand in folders of their own.
 
 mod checks;
-mod episodes;
+pub mod episodes;
 mod examples;
 mod games;
 mod memories;

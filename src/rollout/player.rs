@@ -242,6 +242,14 @@ impl Player {
         Ok(true)
     }
 
+    /// Counts the tokens of an answer that a server wrote in the model's own tokens.
+    pub fn count(&self, by: &Option<Answerer>, prompt: &[u32], reply: &Result<Reply, RowFault>, tokens: &mut Tally) {
+        let model = by.as_ref().map_or(&self.play.agent.model, |(model, _)| model);
+        if let Some(reply) = reply.as_ref().ok().filter(|_| self.policy.served(model)) {
+            tokens.served(prompt.len(), reply.tokens.len());
+        }
+    }
+
     /// The response in an answer of that model.
     pub fn response(&self, reply: Result<Reply, RowFault>, answerer: &Option<Answerer>) -> Result<Response, Fault> {
         let response = |reply| Response::replied(reply, &self.play.sampling, self.tokenizer_of(answerer));

@@ -261,11 +261,11 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
-    ("src", 25_380),
+    ("src", 25_690),
     ("crates/checkpoint/src", 1_550),
-    ("crates/core/src", 1_350),
+    ("crates/core/src", 1_360),
     ("crates/credit/src", 2_750),
-    ("crates/env/src", 4_950),
+    ("crates/env/src", 4_970),
     ("crates/int8/src", 3_250),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_550),
@@ -289,11 +289,10 @@ fn a_package_keeps_to_its_budget() {
             code.count()
         }
     };
-    for (root, most) in BUDGETS {
-        let all: usize = sources_of(Path::new(root), None).iter().map(lines).sum();
-        assert!(all <= most, "{root} has {all} lines of code, and its budget is {most}: delete some, or decide on more in BUDGETS");
-        assert!(all > most / 2, "{root} has {all} lines of code: is its code still read?");
-    }
+    let count = |root: &str| sources_of(Path::new(root), None).iter().map(lines).sum::<usize>();
+    let found = BUDGETS.map(|(root, most)| (root, count(root), most));
+    let wrong: Vec<_> = found.into_iter().filter(|(_, all, most)| !(most / 2..=*most).contains(all)).collect();
+    assert!(wrong.is_empty(), "(package, lines of code, budget): delete some, or decide on more in BUDGETS: {wrong:?}");
 }
 
 /// A page that names a file names one that is there.

@@ -304,3 +304,105 @@ fn a_file_of_the_working_folder_is_not_imported() {
     done(flow().current_dir(folder.path()).args(["export", "run", "--tensorboard", "board"]));
     assert!(folder.path().join("board").is_dir());
 }
+
+/// GRPO, GiGPO and RTMC as pipelines: a page computes the same without a replay.
+const JUDGED: &str = "flow: judged
+iterations: 1
+nodes:
+  rollout: { op: import }
+  task: { op: group, inputs: rollout, with: { by: [task] } }
+  grpo: { op: advantage, inputs: task, with: { of: episode_return } }
+  states: { op: group, inputs: rollout, with: { by: [task, state] } }
+  step: { op: advantage, inputs: states, with: { of: step_return, gamma: 0.95 } }
+  gigpo: { op: combine, inputs: { episode: grpo, step: step }, with: { weights: { episode: 1.0, step: 1.0 } } }
+  returns: { op: advantage, inputs: states, with: { of: step_return, gamma: 0.95, scale: none } }
+  value: { op: derive, inputs: returns, with: { columns: { value: 'avg(\"return\") over \"group\"' } } }
+  batch: { op: group, inputs: value, with: { by: [] } }
+  rtmc: { op: advantage, inputs: batch, with: { of: gae, gamma: 0.95, lambda: 0 } }
+log: [rollout, grpo, gigpo, rtmc]
+";
+
+/// The answer of a page of the only run that was written to `pages`.
+fn answer(pages: &Path, question: &str) -> Value {
+    let read = |name: &str| std::fs::read_to_string(pages.join("data").join(name)).unwrap();
+    let inside = |text: &str, begin: &str, end: &str| -> Value {
+        serde_json::from_str(text.split_once(begin).unwrap().1.trim_end().strip_suffix(end).unwrap()).unwrap()
+    };
+    let index = inside(&read("index.js"), "window.FLOW_FILES = ", ";");
+    let number = index.get(question).unwrap_or_else(|| panic!("no {question} in {index}"));
+    inside(&read(&format!("{number}.js")), "||= {}, ", ");")[question].clone()
+}
+
+/// prime-rl writes the episodes that it trained on, with an advantage a sampled token, beside all episodes.
+#[test]
+fn a_folder_of_another_trainer_is_shown_with_its_advantages_beside_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = changed(folder.path(), "traces.jsonl", |i, mut line| {
+        for node in line["traces"][0]["nodes"].as_array_mut().unwrap() {
+            if node["sampled"] == true {
+                node["advantages"] = json!([0.25 * i as f32, 0.25 * i as f32 + 0.5]);
+            }
+        }
+        line.to_string()
+    });
+    let outputs = folder.path().join("outputs");
+    for (subset, rest) in [("effective", ""), ("all", "{}\n")] {
+        let inside = outputs.join("rollouts/step_0/train").join(subset);
+        std::fs::create_dir_all(&inside).unwrap();
+        std::fs::write(inside.join("traces.jsonl"), std::fs::read_to_string(&file).unwrap() + rest).unwrap();
+    }
+    std::fs::write(outputs.join("metrics.jsonl"), "{\"step\": 0}\n").unwrap();
+    let (pages, passing) = (folder.path().join("pages"), folder.path().join("passing"));
+    std::fs::create_dir(&passing).unwrap();
+    let said = done(flow().env("TMPDIR", &passing).arg("view").arg(&outputs).arg("--static").arg(&pages));
+    assert!(said.contains("6 episodes of 2 tasks, 11 turns, 1 failed"), "{said}");
+    assert_eq!(std::fs::read_dir(&passing).unwrap().count(), 0, "no run stays");
+
+    let run = folder.path().join("run");
+    let imported = flow().arg("import").arg(&outputs).arg("--out").arg(&run).output().unwrap();
+    assert!(!text(&imported.stderr).contains("aren't read"), "{}", text(&imported.stderr));
+    let theirs = ask(&run, "select sample, turn, advantage as a from rollout order by task, sample, turn");
+    assert!(theirs.len() == 11 && theirs.iter().any(|row| row["a"] == 1.0), "the mean of 0.75 and 1.25: {theirs:?}");
+    let replay = folder.path().join("replay");
+    done(flow().arg("replay").arg(&run).arg("--with").arg(pipeline(folder.path(), JUDGED)).arg("--out").arg(&replay));
+    let columns = "g.advantage as grpo, i.advantage as gigpo, r.advantage as rtmc";
+    let name = "using (iteration, task, sample, attempt, turn, phase)";
+    let replayed =
+        ask(&replay, &format!("select task, sample, turn, {columns} from grpo g join gigpo i {name} join rtmc r {name} order by all"));
+    let page = answer(&pages, "runs/0/credit&iteration=0");
+    assert_eq!((&page["known"], &page["count"]), (&json!("theirs"), &json!(11)));
+    let columns = page["turns"]["columns"].as_array().unwrap();
+    let at = |name: &str| columns.iter().position(|column| column == name).unwrap();
+    let rows = page["turns"]["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), replayed.len()), (11, 11));
+    for (i, ((shown, replayed), theirs)) in rows.iter().zip(&replayed).zip(&theirs).enumerate() {
+        assert_eq!((&shown[at("task")], &shown[at("turn")], &shown[at("advantage")]), (&replayed["task"], &replayed["turn"], &theirs["a"]));
+        for name in ["grpo", "gigpo", "rtmc"] {
+            let (shown, replayed) = (page["by"][name][i].as_f64().unwrap(), replayed[name].as_f64().unwrap());
+            assert!((shown - replayed).abs() < 1e-5, "{name}: {shown} is not {replayed}");
+        }
+    }
+}
+
+#[test]
+fn an_advantage_that_some_turns_have_is_named_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = [
+        json!({"messages": [{"role": "user", "content": "1?"}, {"role": "assistant", "content": "1"}], "reward": 1, "advantage": 0.5}),
+        json!({"messages": [{"role": "user", "content": "1?"}, {"role": "assistant", "content": "2"}], "reward": 0}),
+    ];
+    let file = folder.path().join("chats.jsonl");
+    std::fs::write(&file, lines.map(|line| line.to_string() + "\n").concat()).unwrap();
+    let run = folder.path().join("run");
+    let output = flow().arg("import").arg(&file).arg("--out").arg(&run).output().unwrap();
+    assert!(text(&output.stderr).contains("absent: `advantage` (only 1 of 2 turns have it)"), "{}", text(&output.stderr));
+    assert_eq!(ask(&run, "select count(*) as n from (describe rollout) where column_name = 'advantage'"), [json!({"n": 0})]);
+}
+
+#[test]
+fn a_folder_without_a_run_and_without_rollouts_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = fails(flow().arg("view").arg(folder.path()));
+    assert!(refused.contains("has neither a run nor a file of rollouts"), "{refused}");
+    assert!(fails(flow().arg("view").arg(folder.path().join("none"))).contains("none"));
+}

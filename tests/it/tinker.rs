@@ -125,6 +125,9 @@ fn a_hosted_run_learns_and_what_has_no_source_is_null() {
     let figures = ask(&run, figures);
     let of = |name: &str| figures.iter().find(|row| row["name"] == name).map(|row| row["most"].as_f64().unwrap());
     assert!(of("entropy").is_none() && of("grad_norm") > Some(0.0) && of("logprob_gap") < Some(1e-5), "{figures:?}");
+    // The metric is of one iteration: the passes for the gradient and for the divergence are read, the first alone is trained.
+    let (read, trained) = (of("tokens_read").unwrap(), of("tokens_trained").unwrap());
+    assert!(trained > 100.0 && read > trained && of("tokens_written") > Some(0.0), "{figures:?}");
     let gap = figures.iter().find(|row| row["name"].as_str().unwrap().starts_with("gap_")).unwrap();
     assert!(gap["n"] == 3 && gap["most"].as_f64() < Some(1e-5), "each version was proved: {gap}");
     let nulls =
@@ -133,6 +136,46 @@ fn a_hosted_run_learns_and_what_has_no_source_is_null() {
     assert!(nulls["n"].as_u64() > Some(10) && nulls["grads"] == 0 && nulls["entropies"] == 0 && nulls["ratios"] == nulls["n"], "{nulls}");
     let message = fails(flow().arg("show").arg(&run).arg("--moved"));
     assert!(message.contains("log-probabilities alone"), "{message}");
+}
+
+/// flow has the server generate itself, and a budget of tokens ends the run between two iterations.
+#[test]
+fn a_budget_ends_a_hosted_run_and_resume_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let hosted = Hosted::start(folder.path());
+    let written = hosted.pipeline(6);
+    let whole = folder.path().join("whole");
+    done(hosted.flow().arg("run").arg(pipeline(folder.path(), &written)).arg("--out").arg(&whole));
+    let own = written.replace(&format!("vllm: [\"{}\"]", hosted.address), "tinker: \"http://127.0.0.1:1\"");
+    assert_ne!(own, written);
+    let (own, run) = (pipeline(folder.path(), &own), folder.path().join("run"));
+    let used = "select sum(value)::bigint as tokens from metrics where name in ('tokens_read', 'tokens_written', 'tokens_trained')";
+    let all = ask(&whole, used)[0]["tokens"].as_u64().unwrap();
+    let budget = (all / 3).to_string();
+    let ended = hosted.flow().arg("run").arg(&own).arg("--out").arg(&run).args(["--budget", &budget]).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && said.contains(&format!("tokens of --budget {budget} are used: stopped after")), "{said}");
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("flow query"), "it has a summary as a finished run");
+    let (used, most) = (ask(&run, used)[0]["tokens"].as_u64().unwrap(), all / 3);
+    assert!(used >= most && used < all, "{used} of {all}");
+    let message = fails(hosted.flow().arg("resume").arg(&run).args(["--budget", &most.to_string()]));
+    assert!(message.contains(&format!("have used {used} tokens already")), "{message}");
+    done(hosted.flow().arg("resume").arg(&run).args(["--budget", &(10 * all).to_string()]));
+    assert_eq!(made(&run), made(&whole));
+    let other = written.replace(&format!("vllm: [\"{}\"]", hosted.address), "tinker: \"http://127.0.0.1:2\"");
+    let message = fails(hosted.flow().arg("check").arg(pipeline(folder.path(), &other)));
+    assert!(message.contains("lie on the server that it learns on"), "{message}");
+}
+
+#[test]
+fn doctor_says_what_a_hosted_server_makes_of_a_gradient() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = |url: &str| Hosted::here(folder.path(), flow()).args(["doctor", url]).output().unwrap();
+    let found = String::from_utf8(asked("https://127.0.0.1:1").stdout).unwrap();
+    assert!(found.contains("reduction: `cross_entropy` is no sum"), "{found}");
+    let refused = asked("https://tinker.invalid");
+    let found = String::from_utf8(refused.stdout).unwrap();
+    assert!(!refused.status.success() && found.contains("TINKER_API_KEY isn't set"), "{found}");
 }
 
 /// Killed in a forward, in a backward, between a step and its saving; a server that forgets its clients; flow killed.

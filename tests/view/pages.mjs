@@ -2,7 +2,7 @@
 // pictures; ASSETS=src/cli/view/assets takes the files of the pages from there and not from the program, for who works on them.
 import { strict as assert } from "node:assert";
 import { execFileSync, spawn } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -133,7 +133,46 @@ const cells = async (heading) => {
   return Promise.all(rows.map(async (row) => Object.fromEntries((await row.locator("td").allInnerTexts()).map((text, i) => [names[i], text.trim()]))));
 };
 
-const picture = (name) => PICTURES && page.screenshot({ path: join(PICTURES, `${name}.png`) });
+/** The texts, markers and lines of the page that differ from their ground by less than 4.5 to 1. */
+function contrasts() {
+  const parts = (colour) => { const [r, g, b, a = 1] = (colour.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number); return [r, g, b, a]; };
+  const over = ([r, g, b, a], ground) => [r, g, b].map((value, i) => value * a + ground[i] * (1 - a));
+  const channel = (value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const contrast = (a, b) => { const [low, high] = [light(a), light(b)].sort((x, y) => x - y); return (high + 0.05) / (low + 0.05); };
+  const ground = (element) => (element ? over(parts(getComputedStyle(element).backgroundColor), ground(element.parentElement)) : over(parts(getComputedStyle(document.body).backgroundColor), [255, 255, 255]));
+  const found = new Set();
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !element.getClientRects().length || element.disabled || element.closest("option")) continue;
+    const style = getComputedStyle(element);
+    // A text of the graph is on the box of its node.
+    const box = element.closest(".graph .node")?.querySelector("rect");
+    const below = box ? parts(getComputedStyle(box).fill) : ground(element);
+    const value = contrast(over(parts(element.closest("svg") ? style.fill : style.color), below), below);
+    if (value < 4.5) found.add(`${element.className || element.tagName} ${element.textContent.slice(0, 20)}: ${value.toFixed(2)}`);
+  }
+  const paper = ground(document.body);
+  const hex = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  for (const line of getComputedStyle(document.documentElement).getPropertyValue("--lines").trim().split(" ")) if (contrast(hex(line), paper) < 4.5) found.add(`line ${line}: ${contrast(hex(line), paper).toFixed(2)}`);
+  for (const edge of document.querySelectorAll(".graph .edge, .graph marker path")) {
+    const { stroke, fill } = getComputedStyle(edge);
+    const value = contrast(parts(stroke === "none" ? fill : stroke), paper);
+    if (value < 4.5) found.add(`edge: ${value.toFixed(2)}`);
+  }
+  return [...found];
+}
+
+/** A picture of the page, and one of it in the dark. */
+async function picture(name) {
+  if (!PICTURES) return;
+  for (const [colorScheme, end] of [["dark", "-dark"], ["light", ""]]) {
+    await page.emulateMedia({ colorScheme });
+    await new Promise((drawn) => setTimeout(drawn, 300));
+    await page.screenshot({ path: join(PICTURES, `${name}${end}.png`) });
+  }
+}
 /** Numbers are shown with five digits. */
 const near = (shown, value) => assert.ok(Math.abs(Number(shown) - value) <= 1e-4 * Math.max(1, Math.abs(value)), `${shown} is not ${value}`);
 
@@ -156,6 +195,111 @@ describe("flow view", () => {
     await page.locator("aside.box pre", { hasText: "of: episode_return" }).waitFor();
     assert.match(page.url(), /node=advantage/);
     await picture("overview");
+  });
+
+  it("says first what takes most of the time", async () => {
+    await open(`#/r/${numbers.one}`, ".bottleneck");
+    const { bottleneck } = await (await fetch(`${base}api/runs/${numbers.one}/run`)).json();
+    assert.equal(await page.locator(".bottleneck").innerText(), bottleneck.replaceAll("`", ""));
+    assert.match(bottleneck, /^Too short to name a bottleneck/);
+  });
+
+  it("is light or dark, as the system is or as the reader chose", async () => {
+    const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const [light, dark] = ["rgb(255, 255, 255)", "rgb(22, 25, 29)"];
+    await open(`#/r/${numbers.one}`, ".curve canvas");
+    assert.equal(await paper(), light);
+    const stroke = () => page.locator(".u-series .u-marker").nth(1).evaluate((marker) => getComputedStyle(marker).borderTopColor);
+    const drawn = await stroke();
+    await page.getByLabel("light or dark").selectOption("dark");
+    assert.equal(await paper(), dark);
+    await page.waitForFunction((before) => getComputedStyle(document.querySelectorAll(".u-series .u-marker")[1]).borderTopColor !== before, drawn);
+    await page.reload();
+    await page.locator(".graph .node").first().waitFor();
+    assert.equal(await paper(), dark, "the choice is remembered");
+    await page.getByLabel("light or dark").selectOption("");
+    assert.equal(await paper(), light);
+    await page.emulateMedia({ colorScheme: "dark" });
+    assert.equal(await paper(), dark);
+    await page.getByLabel("light or dark").selectOption("light");
+    assert.equal(await paper(), light);
+    await page.getByLabel("light or dark").selectOption("");
+    await page.emulateMedia({ colorScheme: "light" });
+  });
+
+  it("has texts and lines that can be read in both schemes", async () => {
+    const { task, sample } = sql("one", "SELECT task, sample FROM rollout WHERE iteration = 3 ORDER BY ALL LIMIT 1")[0];
+    const episode = `#/r/${numbers.one}/i/3/e/${encodeURIComponent(task)}/${sample}?numbers=1&by=`;
+    const pages = [["#/", "table a"], [`#/r/${numbers.one}?node=advantage`, ".curve canvas"], [`${episode}advantage`, ".turn .token"], [`${episode}logprob`, ".turn .token"],
+      [`#/r/${numbers.one}/i/3?view=credit`, "table .token"], [`#/r/${numbers.one}/memory/memory`, "table button.plain"], [`#/r/${numbers.one}/curves?runs=${numbers.one},${numbers.two}`, "canvas"]];
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      for (const [hash, wanted] of pages) {
+        await open(hash, wanted);
+        const low = await page.evaluate(contrasts);
+        assert.deepEqual(low, [], `${colorScheme} ${hash}`);
+      }
+    }
+    await page.emulateMedia({ colorScheme: "light" });
+  });
+
+  it("opens a link at its turn, and copies one", async () => {
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    const { task, sample } = sql("one", "SELECT task, sample FROM rollout WHERE iteration = 3 AND turn = 2 ORDER BY ALL LIMIT 1")[0];
+    await open(`#/r/${numbers.one}/i/3/e/${encodeURIComponent(task)}/${sample}`, ".turn");
+    const last = page.locator(".turn", { has: page.locator("h3", { hasText: /^turn 2/ }) });
+    await last.getByRole("button", { name: "copy link" }).click();
+    await last.getByRole("button", { name: "copied" }).waitFor();
+    const link = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(link, page.url());
+    await page.goto("about:blank");
+    await page.goto(link);
+    await page.locator(".turn.linked h3", { hasText: "turn 2" }).waitFor();
+    const { top, bottom } = await last.evaluate((turn) => turn.getBoundingClientRect().toJSON());
+    assert.ok(top < 860 && bottom > 0, `the turn is in the window: ${top} to ${bottom}`);
+    assert.equal(await page.locator(".turn.linked").count(), 1);
+  });
+
+  it("shows the turns of an iteration by other estimators", async () => {
+    await open(`#/r/${numbers.one}/i/1`, "table a");
+    await page.getByLabel("Show").selectOption("credit");
+    await page.locator("table .token").first().waitFor();
+    const rows = await cells("gigpo");
+    const asked = sql("one", "SELECT task, sample, turn, advantage FROM trajectories WHERE iteration = 1 AND phase = 'play' ORDER BY task, sample, attempt, turn, phase");
+    assert.equal(rows.length, Math.min(100, asked.length));
+    rows.forEach((row, i) => {
+      assert.deepEqual([row.task, row.sample, row.turn], [asked[i].task, String(asked[i].sample), String(asked[i].turn)]);
+      for (const name of ["logged", "grpo"]) assert.ok(Math.abs(Number(row[name]) - asked[i].advantage) < 1e-2 * Math.max(1, Math.abs(asked[i].advantage)), `${name} ${row[name]} is not ${asked[i].advantage}`);
+    });
+    // The largest of a column has the strongest colour, whichever way it was rounded.
+    for (const column of [6, 7, 8, 9]) assert.ok(await page.locator(`td:nth-child(${column}) .minus4, td:nth-child(${column}) .plus4`).count() > 0, `column ${column}`);
+    await picture("credit");
+  });
+
+  it("shows the rollouts of another trainer, and keeps no run", async () => {
+    const passing = join(folder, "passing");
+    mkdirSync(passing);
+    const shown = spawn(FLOW, ["view", join(ROOT, "tests/data/import/traces.jsonl")], { cwd: ROOT, stdio: ["ignore", "pipe", "ignore"], env: { ...process.env, TMPDIR: passing } });
+    try {
+      let said = "";
+      const at = await new Promise((found) => shown.stdout.on("data", (text) => { said += text; const one = /http:\/\/\S+/.exec(said); if (one) found(one[0]); }));
+      assert.match(said, /6 episodes of 2 tasks, 11 turns, 1 failed/);
+      assert.equal(readdirSync(passing).length, 1);
+      await open("#/r/0", ".bottleneck", at);
+      await picture("imported");
+      await open("#/r/0/i/0?view=credit", "table .token", at);
+      assert.ok((await page.locator("main").innerText()).includes("The file has no advantages of its own"));
+      const rows = await cells("rtmc");
+      assert.equal(rows.length, 11);
+      assert.ok(rows.every((row) => row.grpo !== "" && row.gigpo !== ""));
+      await page.locator("table a").first().click();
+      await page.locator(".turn").first().waitFor();
+    } finally {
+      const over = new Promise((ended) => shown.on("exit", ended));
+      shown.kill("SIGTERM");
+      await over;
+    }
+    assert.deepEqual(readdirSync(passing), []);
   });
 
   it("leaves hostile text as text", async () => {
@@ -337,7 +481,7 @@ describe("flow view", () => {
       ["credit", "audited"].forEach((name) => near(turn[name], row[name]));
       near(turn["audited error"], row.audited_error);
     }
-    const marked = () => page.evaluate(() => { const canvas = document.querySelector("canvas"); const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height); let n = 0; for (let i = 0; i < data.length; i += 4) n += data[i] === 0xd5 && data[i + 1] === 0x5e && data[i + 2] === 0; return n; });
+    const marked = () => page.evaluate(() => { const canvas = document.querySelector("canvas"); const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height); let n = 0; for (let i = 0; i < data.length; i += 4) n += data[i] === 0xb8 && data[i + 1] === 0x4e && data[i + 2] === 0; return n; });
     assert.equal(await marked(), 0);
     const table = page.locator("table", { has: page.locator("th", { hasText: "disagreement" }) });
     await table.locator("tbody button").nth(1).click();
@@ -437,9 +581,9 @@ describe("flow view", () => {
     await page.locator("aside h2", { hasText: "Entry" }).waitFor();
 
     await page.locator("nav a", { hasText: "Clusters: memory" }).click();
-    await page.locator("table a").first().waitFor();
     const buckets = sql("clustered", "SELECT bucket::VARCHAR AS cluster, count(*)::VARCHAR AS members FROM memory_at(3) GROUP BY ALL");
     const told = sql("clustered", `SELECT bucket::VARCHAR AS cluster, count(DISTINCT (${name})) AS told FROM (SELECT ${name}, unnest(retrieved) AS id FROM rollout) JOIN (SELECT DISTINCT id, bucket FROM memory) USING (id) GROUP BY ALL`);
+    await page.locator("button.plain", { hasText: buckets[0].cluster }).waitFor();
     const kept = await cells("prototype");
     assert.ok(buckets.some((bucket) => bucket.members === "2"));
     assert.deepEqual(new Map(kept.filter((row) => row.members !== "0").map((row) => [row.cluster, row.members])), new Map(buckets.map((row) => [row.cluster, row.members])));

@@ -3,6 +3,7 @@ import { html, render } from "htm/preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask, cost, useAddress, useAnswer } from "./api.js";
 import { Problem, Waiting } from "./parts.js";
+import { Theme } from "./theme.js";
 import { Runs } from "./pages/runs.js";
 import { Overview } from "./pages/overview.js";
 import { Curves } from "./pages/curves.js";
@@ -76,7 +77,7 @@ function Run({ number, parts, given }) {
   tabs.push(["failures", "Failures"], ["diff", "Compare"], ["sql", "SQL"]);
   const here = [page, ...(page === "i" ? [] : rest.slice(0, 1))].filter(Boolean).join("/");
   const current = (path) => (path.startsWith("i/") ? page === "i" : path === here);
-  return html`<header><p class="where"><a href="#/">runs</a> / <strong>${data.info.name}</strong> <span class="quiet">seed ${data.info.seed}</span>${" "}
+  return html`<header><p class="where"><${Theme} /><a href="#/">runs</a> / <strong>${data.info.name}</strong> <span class="quiet">seed ${data.info.seed}</span>${" "}
       <span class=${`state ${data.state.state.replace(" ", "-")}`}>${data.state.state}, ${Math.min(data.state.next, data.state.iterations)} of ${data.state.iterations}</span></p>
     <nav aria-label="pages of the run">${tabs.map(([path, name]) => html`<a key=${path} href=${`#/r/${number}/${path}`} aria-current=${current(path) ? "page" : "false"}>${name}</a>`)}</nav></header>
     <main>${Page ? html`<${Page} number=${number} run=${data} parts=${rest} given=${given} tick=${live.tick} now=${live.now || data.state} />` : html`<${Problem} error="there is no such page" />`}</main>`;
@@ -86,8 +87,8 @@ function App() {
   const { parts, with: given } = useAddress();
   useEffect(() => { document.title = ["flow", ...parts.slice(2)].join(" · "); }, [parts.join("/")]);
   if (parts[0] === "r" && parts[1] !== undefined) return html`<${Run} key=${parts[1]} number=${parts[1]} parts=${parts.slice(2)} given=${given} />`;
-  if (parts[0] === "study") return html`<header><p class="where"><a href="#/">runs</a> / <strong>study</strong></p></header><main><${Study} given=${given} /></main>`;
-  return html`<header><p class="where"><strong>flow</strong> runs</p></header><main><${Runs} /></main>`;
+  if (parts[0] === "study") return html`<header><p class="where"><${Theme} /><a href="#/">runs</a> / <strong>study</strong></p></header><main><${Study} given=${given} /></main>`;
+  return html`<header><p class="where"><${Theme} /><strong>flow</strong> runs</p></header><main><${Runs} /></main>`;
 }
 
 render(html`<${App} />`, document.getElementById("page"));

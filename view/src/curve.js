@@ -2,10 +2,14 @@
 import { html } from "htm/preact";
 import { useEffect, useRef } from "preact/hooks";
 import UPlot from "uplot";
+import { useTheme } from "./theme.js";
 import "uplot/dist/uPlot.min.css";
 
-// Told apart by people who don't see all colours (Okabe and Ito), and by their dashes.
-export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888"];
+const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** The colours of lines: hues of Okabe and Ito, which people who don't see all colours tell from one another; lines have dashes, too. */
+export const colours = () => style("--lines").split(" ");
+
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3], [12, 4], [4, 2], [1, 2]];
 
 /** The mean of each value and those before it, the nearer the heavier. */
@@ -28,12 +32,13 @@ function series(lines, logarithm) {
   const drawable = (value) => (value === undefined || value === null || (logarithm && value <= 0) ? null : value);
   const values = (points, at) => { const known = new Map(points.map((point) => [point[0], point[at]])); return xs.map((x) => drawable(known.get(x))); };
   const all = [];
+  const palette = colours();
   const data = [xs];
   const bands = [];
   let colour = -1;
   for (const line of lines) {
     if (!line.thin) colour += 1;
-    const stroke = COLOURS[Math.max(0, colour) % COLOURS.length];
+    const stroke = palette[Math.max(0, colour) % palette.length];
     all.push({ label: line.label, stroke: line.thin ? `${stroke}80` : stroke, dash: line.thin ? [] : DASHES[Math.max(0, colour) % DASHES.length], width: line.thin ? 0.8 : 1.6, spanGaps: true, points: { show: !line.thin && xs.length < 60, size: 4 } });
     data.push(values(line.points, 1));
     if (line.band) {
@@ -49,7 +54,6 @@ function series(lines, logarithm) {
 
 /** How an axis looks. */
 export function axisStyle() {
-  const style = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
   const grid = { stroke: style("--line"), width: 1 };
   return { stroke: style("--ink"), grid, ticks: grid, font: "12px system-ui" };
 }
@@ -65,6 +69,7 @@ export function fit(plot, element) {
 export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) {
   const at = useRef(null);
   const drawn = useRef(null);
+  const theme = useTheme();
   const { all, data, bands } = series(lines, logarithm);
   // Where a run goes on only the values change: the plot stays, which costs a tenth of making it anew.
   const values = JSON.stringify(data);
@@ -80,7 +85,7 @@ export function Curve({ lines, unit = "iteration", title, logarithm, onPoint }) 
     const clicked = () => onPoint && plot.cursor.idx !== null && plot.cursor.idx !== undefined && onPoint(plot.data[0][plot.cursor.idx]);
     plot.over.addEventListener("click", clicked);
     return fit(plot, at.current);
-  }, [JSON.stringify([all, bands]), unit, title, logarithm]);
+  }, [JSON.stringify([all, bands]), unit, title, logarithm, theme]);
   useEffect(() => {
     if (drawn.current.values === values) return;
     drawn.current.values = values;

@@ -30,6 +30,9 @@ function layout(nodes) {
   return { graph, edges, loops };
 }
 
+/** As much of a text as fits into a node. */
+const fitting = (text) => (text.length > 26 ? `${text.slice(0, 25)}…` : text);
+
 const path = (points) => points.map((point, i) => `${i ? "L" : "M"}${point.x},${point.y}`).join(" ");
 
 /** The nodes with what each does now; `chosen` is marked, and a click chooses. */
@@ -58,7 +61,7 @@ export function Graph({ nodes, activity = {}, chosen, onChoose }) {
         tabindex="0" role="button" aria-pressed=${chosen === node.id} onClick=${() => onChoose(node.id)} onKeyDown=${(event) => (event.key === "Enter" || event.key === " ") && onChoose(node.id)}>
         <rect width=${WIDTH} height=${HEIGHT} rx="6" class=${node.logged ? "logged" : ""} />
         <text x="10" y="19" class="name">${node.id}</text>
-        <text x="10" y="36" class="about">${now.text || node.op}</text><title>${node.id}: ${node.op}${now.text ? `; ${now.text} of the time` : ""}</title></g>`;
+        <text x="10" y="36" class="about">${fitting(now.text || node.op)}</text><title>${node.id}: ${node.op}${now.text ? `; ${now.text} of the time` : ""}</title></g>`;
     })}
   </svg></div>`;
 }

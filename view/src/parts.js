@@ -19,6 +19,9 @@ export const records = (answer) => answer.rows.map((row) => Object.fromEntries(a
 export const Problem = ({ error }) => error && html`<p class="problem" role="alert">${error}</p>`;
 export const Waiting = () => html`<p class="quiet">reading the log …</p>`;
 
+/** A sentence with code between backticks. */
+export const Sentence = ({ text }) => text.split("`").map((part, i) => (i % 2 ? html`<code key=${i}>${part}</code>` : part));
+
 /** The question behind what is shown. */
 export const Sql = ({ sql, run }) => sql && html`<details class="sql"><summary>SQL</summary><pre>${sql}</pre>
   <a href=${`#/r/${run}/sql?${new URLSearchParams({ q: sql })}`}>ask it</a></details>`;

@@ -3,7 +3,7 @@
 use crate::python_package;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The beginning of each line that a process prints, until it ends.
@@ -14,6 +14,40 @@ pub fn each_line(stream: impl Read, mut each: impl FnMut(String)) {
     while matches!(io::Read::by_ref(&mut stream).take(1 << 16).read_until(b'\n', &mut line), Ok(read) if read > 0) {
         each(String::from_utf8_lossy(&line).trim_end().chars().take(400).collect());
         line.clear();
+    }
+}
+
+/// A Python with the packages of a part of flow.
+#[derive(Clone, Copy)]
+pub struct Python {
+    /// The variable that names it.
+    pub variable: &'static str,
+    /// The folder of the virtual environment that it is looked for in, where nothing names one.
+    pub folder: &'static str,
+    /// What `pip install` brings into it.
+    pub packages: &'static str,
+}
+
+impl Python {
+    /// That of the SDK of Tinker's protocol.
+    pub const TINKER: Python = Python { variable: "FLOW_TINKER_PYTHON", folder: ".flow/tinker", packages: "tinker numpy" };
+
+    /// Its path.
+    ///
+    /// # Errors
+    /// If there is none, and how to make one.
+    pub fn find(&self) -> Result<PathBuf, String> {
+        let Python { variable, folder, packages } = self;
+        let named = std::env::var_os(variable).filter(|python| !python.is_empty()).map(PathBuf::from);
+        let python = named.clone().unwrap_or_else(|| Path::new(folder).join("bin/python"));
+        if python.exists() {
+            return Ok(python);
+        }
+        let there = match named {
+            Some(_) => format!("{variable} names {}, which isn't there", python.display()),
+            None => format!("there is no Python with {}", packages.replace(' ', ", ")),
+        };
+        Err(format!("{there}: `python3 -m venv {folder} && {folder}/bin/pip install {packages}` makes one, or let {variable} name yours"))
     }
 }
 

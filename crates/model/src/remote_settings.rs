@@ -56,6 +56,8 @@ pub struct RemoteModel {
 
 /// What the address of a server looks like.
 const ADDRESS: &str = r"^http://[^\s/?#]+[^\s?#]*$";
+/// That of a server of Tinker's protocol.
+const HOSTED: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 
 /// Variables of a chat template, by name.
 pub type TemplateVariables = std::collections::BTreeMap<String, Value>;
@@ -63,7 +65,7 @@ pub type TemplateVariables = std::collections::BTreeMap<String, Value>;
 /// Servers that generate for a model which learns here. They hold the same base, and load the adapter of each version
 /// that is asked for; of a model without an adapter they take all weights in place of their own, one version at a time.
 /// Each proves each version by the log-probabilities of one prompt, which the learner computes as well. Name them by
-/// `vllm` or by `sglang`.
+/// `vllm`, by `sglang`, or by `tinker`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct ServeSettings {
@@ -82,6 +84,11 @@ pub struct ServeSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(regex(pattern = ADDRESS)))]
     pub sglang: Vec<String>,
+    /// The server of Tinker's protocol that the model learns on (`train: { tinker: URL }`): flow starts
+    /// `python -m flow_tinker.front`, which has it generate, and ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = HOSTED))]
+    pub tinker: Option<String>,
     /// Where servers don't see the disk that the run is on: the address of a receiver beside each
     /// (`python -m flow_train.receiver`), in the same order, as `["http://10.0.0.1:8100"]`. It is sent the weights of
     /// each version, and the server loads them from its disk.
@@ -160,14 +167,16 @@ pub struct StartSettings {
 impl ServeSettings {
     /// The addresses of its servers, and whether they are SGLang's; none where they are named in no way or in several.
     pub fn addresses(&self) -> Option<(Vec<String>, bool)> {
-        match (&self.openai, &self.vllm, &self.sglang[..]) {
-            (Some(one), VllmServers::Named(none), []) if none.is_empty() => Some((vec![one.clone()], false)),
-            (None, VllmServers::Named(named), []) if !named.is_empty() => Some((named.clone(), false)),
+        let named = match &self.vllm {
+            VllmServers::Named(named) if named.is_empty() => None,
+            VllmServers::Named(named) => Some((named.clone(), false)),
             // They have none before they are started.
-            (None, VllmServers::Started(_), []) => Some((vec![], false)),
-            (None, VllmServers::Named(none), [_, ..]) if none.is_empty() => Some((self.sglang.clone(), true)),
-            _ => None,
-        }
+            VllmServers::Started(_) => Some((vec![], false)),
+        };
+        let sglang = (!self.sglang.is_empty()).then(|| (self.sglang.clone(), true));
+        let ways = [self.openai.clone().map(|one| (vec![one], false)), named, sglang, self.tinker.as_ref().map(|_| (vec![], false))];
+        let mut ways = ways.into_iter().flatten();
+        ways.next().filter(|_| ways.next().is_none())
     }
 }
 
@@ -192,7 +201,7 @@ pub struct TrainSettings {
     /// A server of Tinker's protocol, as `https://HOST`: an adapter learns there. Its key is in TINKER_API_KEY. flow
     /// starts `python -m flow_tinker`, which measures what that server makes of a gradient before anything is learnt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"))]
+    #[schemars(regex(pattern = HOSTED))]
     pub tinker: Option<String>,
     /// With `tinker`, what the server calls the model, as `Qwen/Qwen3-8B`. Left out: the folder of `load`, where the
     /// server's list of models has one of that name.

@@ -32,8 +32,8 @@ pub struct UpdateReport {
     pub computed: usize,
     /// Different tokens in the sequences of each optimiser step, summed over the steps: the least necessary number.
     pub distinct: usize,
-    /// The seconds of the update's parts, where its backend measures them.
-    pub seconds: BTreeMap<String, f64>,
+    /// What its backend measures itself, by metric: seconds of the update's parts, tokens that a server was sent.
+    pub measured: BTreeMap<String, f64>,
     /// One a row, in the rows' order.
     pub rows: Vec<RowReport>,
     /// The same by token: one a row; empty of a row that no pass has seen.

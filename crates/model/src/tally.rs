@@ -6,11 +6,14 @@
 use flow_core::seed::mix;
 use std::collections::HashSet;
 
-/// The tokens of some sequences.
+/// The tokens of some sequences, and those of calls that servers answered.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Places that forward passes went over, padding among them.
     pub computed: usize,
+    /// Tokens of the prompts that servers answered, and those that they wrote.
+    pub sent: usize,
+    pub written: usize,
     /// A hash of each token with all that stands before it. Only the size of the set is used, so its order doesn't
     /// matter.
     chains: HashSet<u64>,
@@ -26,9 +29,16 @@ impl Tally {
         }
     }
 
+    /// A server answered a prompt of so many tokens with so many.
+    pub fn served(&mut self, prompt: usize, answer: usize) {
+        self.sent += prompt;
+        self.written += answer;
+    }
+
     /// Tokens computed and read elsewhere, too.
     pub fn add(&mut self, more: &Tally) {
         self.computed += more.computed;
+        self.served(more.sent, more.written);
         self.chains.extend(&more.chains);
     }
 
@@ -52,7 +62,10 @@ mod tests {
         let mut other = Tally { computed: 2, ..Tally::default() };
         other.read(0, &[1, 5]);
         other.read(1, &[1]);
+        other.served(7, 2);
+        tally.served(5, 1);
         tally.add(&other);
+        assert_eq!((tally.sent, tally.written), (12, 3));
         assert_eq!((tally.computed, tally.distinct()), (11, 8), "1 under other weights is another");
     }
 }

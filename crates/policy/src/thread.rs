@@ -256,6 +256,11 @@ impl Policy {
         self.read(model, move |state, model| state.model(model)?.generate(version, &requests, &sampling))
     }
 
+    /// Whether servers generate for this model, in its own tokens.
+    pub fn served(&self, model: &str) -> bool {
+        self.served.contains_key(model)
+    }
+
     /// Whether answers of this model come one by one, since servers generate them ([`Policy::begin`]).
     pub fn streams(&self, model: &str) -> bool {
         self.served.contains_key(model) || self.remotes.contains_key(model)

@@ -13,6 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct ServerStatus {
     /// Where it was looked for.
     pub address: String,
+    /// Whether it is a server of Tinker's protocol, which says nothing else here.
+    pub tinker: bool,
     /// Why there is no answer, if there is none.
     pub fault: Option<String>,
     /// Its version, where it says one (vLLM and SGLang do).
@@ -23,13 +25,21 @@ pub struct ServerStatus {
     pub adapters: bool,
 }
 
-/// Looks at the server at this address, `http://HOST:PORT` with or without a path.
+/// Looks at the server at this address, `http://HOST:PORT` with or without a path. By `https://` it is one of Tinker's
+/// protocol: no other one is called so.
 pub fn look(address: &str) -> ServerStatus {
+    let mut status = ServerStatus { address: address.into(), tinker: false, fault: None, version: None, models: vec![], adapters: false };
+    if address.starts_with("https://") {
+        return ServerStatus { tinker: true, ..status };
+    }
     let host = address.trim_start_matches("http://").split('/').next().unwrap_or_default();
     let place = |path: &str| format!("http://{host}{path}");
     let config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).proxy(None).build();
     let agent = config.new_agent();
-    let mut status = ServerStatus { address: address.into(), fault: None, version: None, models: vec![], adapters: false };
+    let own = agent.get(format!("{}/api/v1/healthz", address.trim_end_matches('/'))).call();
+    if own.is_ok_and(|response| response.status().is_success()) {
+        return ServerStatus { tinker: true, ..status };
+    }
     match agent.get(place("/health")).call() {
         Ok(response) if response.status().as_u16() < 500 => {}
         Ok(response) => status.fault = Some(format!("it says HTTP {} of its health", response.status().as_u16())),

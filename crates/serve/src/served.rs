@@ -107,15 +107,21 @@ impl GenerationServer {
         let logprobs = |reply: Result<Reply, RowFault>| reply.map(|reply| reply.logprobs);
         let known = (0..pairs.len()).map(|number| Ok((pairs[number], logprobs(outcome(number)?)))).collect::<Result<_>>()?;
         let mut replies: Vec<Result<Reply, RowFault>> = Vec::with_capacity(requests.len());
+        let mut tokens = Tally::default();
+        pairs.iter().for_each(|(prompt, choice)| tokens.served(prompt.len() + choice.len(), 0));
         let mut free = pairs.len()..;
         for request in requests {
             replies.push(match request.choices.is_empty() {
-                true => outcome(free.next().unwrap_or_default())?,
+                true => {
+                    let reply = outcome(free.next().unwrap_or_default())?;
+                    reply.iter().for_each(|reply| tokens.served(request.prompt.len(), reply.tokens.len()));
+                    reply
+                }
                 false => choose(request, &known, sampling, fleet.tokenizer.ends()),
             });
         }
-        self.go_on(requests, sampling, &adapter, &mut replies)?;
-        Ok(GenerationOutput { replies, tokens: Tally::default() })
+        self.go_on(requests, sampling, &adapter, &mut replies, &mut tokens)?;
+        Ok(GenerationOutput { replies, tokens })
     }
 
     /// Writes on where a reply is an open choice so far.
@@ -125,6 +131,7 @@ impl GenerationServer {
         sampling: &Sampling,
         adapter: &Arc<Adapter>,
         replies: &mut [Result<Reply, RowFault>],
+        tokens: &mut Tally,
     ) -> Result<()> {
         let ends = self.fleet.tokenizer.ends();
         let (to, answers) = unbounded();
@@ -141,7 +148,8 @@ impl GenerationServer {
         drop(to);
         for (number, rest) in answers {
             let rest = rest?;
-            let both = |mut begun: Reply, rest: Reply| {
+            let mut both = |mut begun: Reply, rest: Reply| {
+                tokens.served(requests[number].prompt.len() + begun.tokens.len(), rest.tokens.len());
                 begun.tokens.extend(rest.tokens);
                 begun.logprobs.extend(rest.logprobs);
                 begun

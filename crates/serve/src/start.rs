@@ -1,8 +1,9 @@
-//! vLLM servers that flow starts on this machine, by `python -m flow_train.servers`: that program starts a server again
-//! which dies, and ends it when flow ends, however flow ended.
+//! Servers that flow starts on this machine, vLLM or what has a server of Tinker's protocol generate, by
+//! `python -m flow_train.servers`: that program starts a server again which dies, and ends it when flow ends, however
+//! flow ended.
 
 use super::server::Server;
-use flow_core::child::{each_line, find_module};
+use flow_core::child::{each_line, find_module, Python};
 use flow_model::folder::read;
 use flow_model::on_disk::ADAPTER_CONFIG;
 use flow_model::{Dtype, LoadModel, ModelFault, PolicyError, Result, ServeSettings, ServerSettings, StartSettings, VllmServers};
@@ -16,10 +17,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The variable that names the Python of the servers, with vLLM.
-pub const PYTHON: &str = "FLOW_VLLM_PYTHON";
-/// What `make servers` makes.
-const INSTALLED: &str = ".venv-vllm/bin/python";
+/// The Python of vLLM.
+const VLLM: Python = Python { variable: "FLOW_VLLM_PYTHON", folder: ".venv-vllm", packages: "vllm" };
+/// How long the front of a server of Tinker's protocol may take to answer.
+const FRONT_WAIT: f64 = 120.0;
 /// How many of a server's last lines an error quotes.
 const QUOTED: usize = 12;
 /// Between two looks at servers that are starting.
@@ -47,11 +48,16 @@ impl StartedServers {
     /// # Errors
     /// If there is no Python with vLLM, or a server can't be started.
     pub fn begin(name: &str, load: &LoadModel, base: &dyn Fn(&LoadModel) -> Result<PathBuf>) -> Result<Option<StartedServers>> {
-        let Some(VllmServers::Started(start)) = load.serve.as_ref().map(|serve| &serve.vllm) else { return Ok(None) };
+        let Some(serve) = &load.serve else { return Ok(None) };
         let fault = |what: String| PolicyError::model(name, ModelFault::Server { what });
-        let python = python().map_err(fault)?;
+        let (count, wait, python) = match (&serve.vllm, &serve.tinker) {
+            (VllmServers::Started(start), _) => (start.start, start.wait, VLLM),
+            (_, Some(_)) => (1, FRONT_WAIT, Python::TINKER),
+            _ => return Ok(None),
+        };
+        let python = python.find().map_err(fault)?;
         let cards = visible_cards();
-        let held = (0..start.start).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<std::io::Result<Vec<_>>>();
+        let held = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<std::io::Result<Vec<_>>>();
         let held = held.map_err(|e| fault(format!("no free port: {e}")))?;
         let ports = held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<std::io::Result<Vec<u16>>>();
         let ports = ports.map_err(|e| fault(format!("no free port: {e}")))?;
@@ -59,9 +65,13 @@ impl StartedServers {
         drop(held);
         let base = base(load)?;
         let servers = ports.into_iter().enumerate().map(|(i, port)| {
-            let card = (start.start > 1 && !cards.is_empty()).then(|| cards[i % cards.len()].as_str());
+            let card = (count > 1 && !cards.is_empty()).then(|| cards[i % cards.len()].as_str());
             let mut command = Command::new(&python);
-            command.args(words(load, &base, start, port)?);
+            command.args(["-m", "flow_train.servers", &base.display().to_string(), "--port", &port.to_string()]);
+            match (&serve.vllm, &serve.tinker) {
+                (VllmServers::Started(start), _) => command.args(words(load, start)?),
+                (_, url) => command.arg("--tinker").args(url),
+            };
             if let Some(card) = card {
                 command.env("CUDA_VISIBLE_DEVICES", card);
             }
@@ -70,8 +80,10 @@ impl StartedServers {
             Ok(Started { child, server, lines })
         });
         let servers = servers.collect::<Result<_>>()?;
-        eprintln!("note: {} vLLM of `{name}` {} starting", start.start, if start.start == 1 { "is" } else { "are" });
-        Ok(Some(StartedServers { model: name.into(), servers, wait: Duration::from_secs_f64(start.wait) }))
+        if serve.tinker.is_none() {
+            eprintln!("note: {count} vLLM of `{name}` {} starting", if count == 1 { "is" } else { "are" });
+        }
+        Ok(Some(StartedServers { model: name.into(), servers, wait: Duration::from_secs_f64(wait) }))
     }
 
     /// `settings` with the addresses of the servers, once all of them answer.
@@ -87,7 +99,7 @@ impl StartedServers {
                     let why =
                         if ended { "ended before it answered".into() } else { format!("did not answer in {} s", self.wait.as_secs_f64()) };
                     let lines: Vec<String> = started.lines.lock().iter().cloned().collect();
-                    let what = format!("the vLLM that was started {why}. Its last lines:\n  {}", lines.join("\n  "));
+                    let what = format!("the server that was started {why}. Its last lines:\n  {}", lines.join("\n  "));
                     return Err(PolicyError::model(&self.model, ModelFault::Server { what }));
                 }
                 std::thread::sleep(LOOK);
@@ -96,7 +108,7 @@ impl StartedServers {
         let addresses = self.servers.iter().map(|started| format!("http://{}", started.server.host())).collect();
         // One that dies is back after as long as it took to start.
         let wait = settings.wait.max(self.wait.as_secs_f64());
-        Ok(ServeSettings { vllm: VllmServers::Named(addresses), wait, ..settings.clone() })
+        Ok(ServeSettings { vllm: VllmServers::Named(addresses), tinker: None, wait, ..settings.clone() })
     }
 }
 
@@ -115,11 +127,9 @@ impl Drop for StartedServers {
     }
 }
 
-/// The arguments of a server's program.
-fn words(load: &LoadModel, base: &Path, start: &StartSettings, port: u16) -> Result<Vec<String>> {
-    let mut words: Vec<String> = ["-m", "flow_train.servers"].map(String::from).into();
-    words.extend([base.display().to_string(), "--port".into(), port.to_string()]);
-    words.extend(["--memory".into(), start.memory.to_string()]);
+/// The arguments of a vLLM.
+fn words(load: &LoadModel, start: &StartSettings) -> Result<Vec<String>> {
+    let mut words = vec!["--memory".into(), start.memory.to_string()];
     words.extend(["--dtype".into(), if load.dtype == Dtype::Bf16 { "bf16" } else { "f32" }.into()]);
     let rank = match (&load.lora, &load.adapter) {
         (Some(lora), _) => Some(lora.rank),
@@ -131,19 +141,6 @@ fn words(load: &LoadModel, base: &Path, start: &StartSettings, port: u16) -> Res
     words.push("--".into());
     words.extend(start.arguments.iter().cloned());
     Ok(words)
-}
-
-/// The Python of the servers.
-fn python() -> Result<PathBuf, String> {
-    let named = std::env::var_os(PYTHON).filter(|python| !python.is_empty()).map(PathBuf::from);
-    let python = named.clone().unwrap_or_else(|| INSTALLED.into());
-    match (python.exists(), named.is_some()) {
-        (true, _) => Ok(python),
-        (false, true) => Err(format!("{PYTHON} names {}, which isn't there", python.display())),
-        (false, false) => {
-            Err(format!("there is no Python with vLLM: let {PYTHON} name one, or make {INSTALLED} and `pip install vllm` into it"))
-        }
-    }
 }
 
 /// The GPUs that this process may use, as their driver or the environment numbers them.

@@ -10,7 +10,7 @@ from flow_env.games.seeds import mix, text
 from . import messages
 from .fields import patterns, unread
 from .messages import Calls, Message, plain
-from .values import Bad, at, is_number, reward, spelled, summed
+from .values import Bad, at, is_number, mean, reward, spelled, summed
 
 # Where a line has its conversation: messages, or a beginning and its continuation.
 WHOLE = ("messages", "conversations")
@@ -53,7 +53,8 @@ def read(line: Any, names: set[str]) -> dict[str, Any]:
     task = "-".join(part for part in ("import", kind, f"{name:016x}") if part)
     truncated = "world" if at(line, "is_truncated") is True else ""
     episode = messages.episode(iteration=iteration, task=task, kind=kind, truncated=truncated, info=spelled(info) if info else "")
-    calls = answers(every, asked)
+    own = at(line, "advantage")
+    calls = answers(every, asked, mean([float(own)]) if is_number(own) else None)
     if not calls:
         return {**episode, "failure": messages.failure("error", "the conversation has no answer of an assistant")}
     if earned is None:
@@ -102,13 +103,13 @@ def rewards(line: Any) -> tuple[float | None, dict[str, Any]]:
     return total(found), found
 
 
-def answers(every: list[Message], asked: int) -> list[dict[str, Any]]:
-    """The answers after the first `asked` messages."""
+def answers(every: list[Message], asked: int, advantage: float | None) -> list[dict[str, Any]]:
+    """The answers after the first `asked` messages; each has the conversation's advantage."""
     graph, calls, since, parent, state = Calls(), [], 0, 0, 0
     for i, message in enumerate(every):
         if i >= asked and message.role == "assistant":
             name, fork = graph.add(parent, every[since:i], every[:i])
-            calls.append(messages.call(every[since:i], message, state=state, call=name, parent=parent, fork=fork))
+            calls.append(messages.call(every[since:i], message, state=state, call=name, parent=parent, fork=fork, advantage=advantage))
             since, parent = i + 1, name
         state = mix(state, message.hash())
     return calls

@@ -165,4 +165,4 @@ def episode(**known: Any) -> dict[str, Any]:
 def call(new: list[Message], message: Message, **known: Any) -> dict[str, Any]:
     """A sampled message."""
     said = {"observation": observation(new), "response": message.whole(), "action": message.said()}
-    return {**said, "tokens": None, "temperature": None, "cut": None, **known}
+    return {**said, "tokens": None, "temperature": None, "cut": None, "advantage": None, **known}

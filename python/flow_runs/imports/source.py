@@ -50,8 +50,28 @@ def lines(path: Path) -> Iterator[tuple[str, int, bytes]]:
             begin += len(line)
 
 
+# Names of files with rollouts: in a folder those with the first name that is found are read.
+KNOWN = ("traces.jsonl", "rollouts.jsonl", "results.jsonl")
+# Folders of prime-rl with the episodes that it trained on, and their advantages: files elsewhere have other episodes, or the same again.
+CHOSEN = ("train", "effective")
+
+
+def files_of(path: Path) -> list[Path]:
+    """A file, or the files of rollouts in a folder."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*.jsonl") if file.is_file())
+    if not found:
+        raise Refused(f"{path} has neither a run nor a file of rollouts (`.jsonl`)")
+    named = next((named for name in KNOWN if (named := [file for file in found if file.name == name])), found)
+    for folder in CHOSEN:
+        named = [file for file in named if folder in file.relative_to(path).parts] or named
+    return named
+
+
 def detect(path: Path) -> str:
-    """What the first line of a file is."""
+    """What the first line of a file is, or of the first file in a folder."""
+    path = files_of(path)[0]
     text = next((line for _, _, line in lines(path)), b"")
     try:
         first = parsed(text)
@@ -107,7 +127,7 @@ class Source:
     """Files of a format. With `skip` it goes on after a line that can't be read."""
 
     def __init__(self, files: list[Path], form: str, skip: bool) -> None:
-        self.files, self.form, self.skip, self.tally = files, form, skip, Tally()
+        self.files, self.form, self.skip, self.tally = [file for path in files for file in files_of(path)], form, skip, Tally()
 
     def episodes(self, written: Callable[[bytes], object]) -> None:
         """Gives all episodes to `written`, a line each; the same in the same order each time."""

@@ -158,8 +158,14 @@ def reward(value: float) -> float:
     """A reward as a row has it."""
     narrowed = single(value)
     if not math.isfinite(narrowed):
-        raise Bad(f"a reward of {value} is no number of 32 bits")
+        raise Bad(f"a reward or an advantage of {value} is no number of 32 bits")
     return narrowed
+
+
+def mean(values: list[float | None]) -> float | None:
+    """The mean of the advantages of tokens, as a row has it."""
+    known = [value for value in values if value is not None]
+    return reward(summed(known) / len(known)) if known else None
 
 
 def summed(values: list[float]) -> float:

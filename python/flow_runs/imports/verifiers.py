@@ -9,7 +9,7 @@ from flow_env.games.seeds import mix, text as hash_of
 from . import messages
 from .fields import patterns, unread
 from .messages import Calls, Message, plain
-from .values import REQUIRED, Bad, anything, checked, count, flag, many, mapping, maybe, narrow, real, record, reward, small, spelled, summed, text
+from .values import REQUIRED, Bad, anything, checked, count, flag, many, mapping, maybe, mean, narrow, real, record, reward, small, spelled, summed, text
 
 # The version of a trace that is understood.
 VERSION = 1
@@ -22,7 +22,7 @@ WORK = record(step=(count, REQUIRED), policy=(maybe(record(start=(count, REQUIRE
 CALL = record(node=(maybe(count), None), sampling=(maybe(record(temperature=(maybe(narrow), None))), None), finish_reason=WORD)
 NODE = record(
     parent=(maybe(count), None), message=(anything, REQUIRED), sampled=FLAG, token_ids=(many(small), ()), mask=(many(flag), ()),
-    logprobs=(many(maybe(narrow)), ()),
+    logprobs=(many(maybe(narrow)), ()), advantages=(maybe(many(maybe(real))), None),
 )
 TRACE = record(
     version=(count, REQUIRED), task=TASK, agent=(maybe(record(name=WORD, trainable=(maybe(flag), None))), None), nodes=(many(NODE), REQUIRED),
@@ -37,7 +37,7 @@ LINE = record(
 FIELDS = patterns("""id group.** env.** errors.*.type errors.*.message errors.*.traceback ok is_timeout num_input_tokens num_output_tokens
     num_total_tokens run.id run.type run.work.type run.work.step run.work.policy.** task.type task.key task.hash task.data.**""".split(),
     (f"traces.*.{path}" for path in """version id task.** agent.name agent.trainable agent.config.** nodes.*.parent nodes.*.message.**
-    nodes.*.sampled nodes.*.token_ids.** nodes.*.mask.** nodes.*.logprobs.** nodes.*.is_content.** nodes.*.timestamp
+    nodes.*.sampled nodes.*.token_ids.** nodes.*.mask.** nodes.*.logprobs.** nodes.*.advantages.** nodes.*.is_content.** nodes.*.timestamp
     nodes.*.semantic_parents.** calls.*.node calls.*.model calls.*.sampling.temperature calls.*.sampling.max_tokens calls.*.finish_reason
     calls.*.time.** rewards.** metrics.** ok stop_condition is_timeout is_completed errors.** timing.** tools.** verifiers.** extra_usage.**
     num_input_tokens num_output_tokens num_total_tokens""".split()))
@@ -139,7 +139,7 @@ def calls(trace: dict[str, Any], names: set[str]) -> list[dict[str, Any]]:
             new, every[i], state=before, tokens=tokens(nodes, path, i),
             temperature=of_node and of_node["sampling"] and of_node["sampling"]["temperature"],
             cut=None if of_node is None or of_node["finish_reason"] is None else of_node["finish_reason"] == "length",
-            call=name, parent=parent, fork="retokenised" if anew else fork,
+            call=name, parent=parent, fork="retokenised" if anew else fork, advantage=mean(list(node["advantages"] or ())),
         ))
         known[i] = name
         said.add(chains[i])

@@ -58,6 +58,8 @@ pub struct Call {
     pub tokens: Option<Tokens>,
     pub temperature: Option<f32>,
     pub cut: Option<bool>,
+    /// Its mean over the tokens, as the trainer computed it.
+    pub advantage: Option<f32>,
     pub call: u64,
     pub parent: u64,
     pub fork: String,
@@ -82,13 +84,14 @@ pub struct Tokens {
 type Has = fn(&Episode, &Call) -> bool;
 
 /// The columns that a source may lack: a run has one of them only if every row has a value.
-const OPTIONAL: [(&str, Has); 8] = [
+const OPTIONAL: [(&str, Has); 9] = [
     ("prompt_tokens", |_, call| call.tokens.is_some()),
     ("response_tokens", |_, call| call.tokens.is_some()),
     ("choices", |_, call| call.tokens.is_some()),
     ("logprobs", |_, call| call.tokens.as_ref().is_some_and(|tokens| tokens.logprobs.is_some())),
     ("temperature", |_, call| call.temperature.is_some()),
     ("response_cut", |_, call| call.cut.is_some()),
+    ("advantage", |_, call| call.advantage.is_some()),
     ("weights", |episode, _| episode.weights.is_some()),
     ("type", |episode, _| !episode.kind.is_empty()),
 ];
@@ -161,6 +164,7 @@ pub fn table(episodes: &[(u32, Episode)], absent: &[(&str, usize)]) -> Result<Re
         ("score", f32s(&reward)),
         ("info", texts(&|r| if last(r) { &r.0.info } else { "" })),
         ("weights", u64s(&|r| r.0.weights.unwrap_or_default())),
+        ("advantage", f32s(&|r| r.3.advantage.unwrap_or_default())),
     ];
     Ok(row::batch(columns.into_iter().filter(|(name, _)| absent.iter().all(|(absent, _)| absent != name)).collect())?)
 }

@@ -20,11 +20,11 @@ use flow_core::row;
 use flow_log::{Committer, Lock, Metrics, NodeInfo, Part, RunInfo, Status};
 use source::{detect, Format, Source, Tally};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct ImportArgs {
-    /// The files, such as traces.jsonl, rollouts.jsonl, or a conversation with a reward a line
+    /// The files, such as traces.jsonl, rollouts.jsonl, or a conversation with a reward a line; or a folder of them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Their format; found from the first line unless given
@@ -47,6 +47,18 @@ const BYTES: usize = 64 << 20;
 
 impl ImportArgs {
     pub fn run(self) -> CommandResult {
+        let root = self.write(|name| self.out.clone().unwrap_or_else(|| free(name)))?;
+        let folder = shell_word(&root.display().to_string());
+        finish(&format!("\nTry next:\n  flow show {folder}\n  flow query {folder} \"select task, sum(reward) from {NODE} group by task\""))
+    }
+
+    /// The run of a file or a folder in the folder `root`, without the lines that can't be read.
+    pub fn readable(path: PathBuf, root: &Path) -> Result<PathBuf> {
+        ImportArgs { files: vec![path], from: None, out: None, skip_bad: true }.write(|_| root.into())
+    }
+
+    /// Writes the run into the folder that its name leads to, and says what it has.
+    fn write(&self, root: impl FnOnce(&str) -> PathBuf) -> Result<PathBuf> {
         let format = self.from.map_or_else(|| detect(&self.files[0]), Ok)?;
         let source = Source { files: &self.files, format, skip: self.skip_bad };
         let (mut coverage, mut last) = (Coverage::default(), None);
@@ -62,7 +74,7 @@ impl ImportArgs {
         let absent = coverage.absent();
         let stem = self.files[0].file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = format!("import-{}", plain(&stem)).trim_end_matches('-').to_owned();
-        let root = self.out.clone().unwrap_or_else(|| free(&name));
+        let root = root(&name);
         let op = ops::importing();
         let columns = row::in_order(&op.adds.iter().map(|column| column.to_string()).collect::<Vec<_>>());
         let columns: Vec<String> = columns.into_iter().filter(|column| absent.iter().all(|(name, _)| name != column)).collect();
@@ -76,10 +88,9 @@ impl ImportArgs {
         source.each(&mut |episode| writer.take(episode))?;
         let said = writer.finish(&mut committer)?;
         committer.finish(Status::Finished)?;
-        let folder = shell_word(&root.display().to_string());
         answer(&format!("{said} -> {}", root.display()));
         report(&tally, &absent, coverage.turns);
-        finish(&format!("\nTry next:\n  flow show {folder}\n  flow query {folder} \"select task, sum(reward) from {NODE} group by task\""))
+        Ok(root)
     }
 
     /// The smallest pipeline that says where the rows come from. A text of JSON is one of YAML.
@@ -115,6 +126,8 @@ fn report(tally: &Tally, absent: &[(&str, usize)], turns: usize) {
     if let Some(first) = &tally.first {
         warn(&format!("{} of {} lines can't be read and are left out, the first one: {first}", tally.bad, tally.lines));
     }
+    // Few files have advantages.
+    let absent: Vec<_> = absent.iter().filter(|lack| **lack != ("advantage", 0)).collect();
     for (columns, why) in LACKS {
         let lacking: Vec<String> =
             absent.iter().filter(|(name, _)| columns.contains(name)).map(|(name, n)| named(name, *n, turns)).collect();
@@ -125,12 +138,13 @@ fn report(tally: &Tally, absent: &[(&str, usize)], turns: usize) {
 }
 
 /// Columns that a run may lack, and what can't be done without them.
-const LACKS: [(&[&str], &str); 5] = [
+const LACKS: [(&[&str], &str); 6] = [
     (&["prompt_tokens", "response_tokens", "choices"], ": without token ids rows can be grouped and compared, not trained on"),
     (&["logprobs"], ": without the log-probabilities that were sampled with an update has no ratio to clip"),
     (&["temperature"], ": an update takes the log-probabilities as those at temperature 1, or at its own `temperature`"),
     (&["weights"], ": without the version of the policy the age of rows is unknown"),
     (&["type", "response_cut"], ""),
+    (&["advantage"], ""),
 ];
 
 fn named(column: &str, having: usize, turns: usize) -> String {

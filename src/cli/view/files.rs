@@ -206,6 +206,7 @@ impl Writer {
         let at = ("iteration", &*iteration.to_string());
         self.page(of, "figures", &[at])?;
         self.page(of, "updates", &[at])?;
+        self.page(of, "credit", &[at])?;
         self.episodes(of, iteration, "trajectories")?;
         let known = iteration::groups(of.1, iteration, "group").unwrap_or_default();
         let mut groupings: Vec<&str> = known["by"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

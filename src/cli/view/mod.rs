@@ -6,6 +6,7 @@ mod audit;
 mod cells;
 mod clusters;
 mod compare;
+mod credit;
 mod curves;
 mod episode;
 mod experiments;
@@ -14,6 +15,7 @@ mod folder;
 mod follow;
 mod graph;
 mod guard;
+mod imported;
 mod iteration;
 mod memory;
 mod overview;
@@ -40,7 +42,8 @@ use study::ShownStudy;
 
 #[derive(Args)]
 pub struct ViewArgs {
-    /// Runs, or one folder of them; all runs of `runs` unless given
+    /// Runs, or one folder of them; all runs of `runs` unless given. Files of rollouts that `flow import` reads, or a
+    /// folder of them, are shown, too, without a run that stays
     runs: Vec<PathBuf>,
     /// A folder of runs: each run in it is listed
     #[arg(long, value_name = "DIR", default_value = "runs", conflicts_with = "runs")]
@@ -76,8 +79,9 @@ impl ViewArgs {
         if self.until_closed {
             follow::end_with_input()?;
         }
+        let (named, _imported) = imported::imported(self.runs)?;
         let study = self.study.as_deref().map(ShownStudy::read).transpose()?;
-        let runs = ServedRuns::new(self.runs, study.as_ref().map_or(self.folder, ShownStudy::home))?.with(study);
+        let runs = ServedRuns::new(named, study.as_ref().map_or(self.folder, ShownStudy::home))?.with(study);
         if self.token.as_ref().is_some_and(|token| token.len() < 8 || !token.chars().all(|c| c.is_ascii_alphanumeric())) {
             return Err(Error::request("--token needs eight letters and digits or more"));
         }

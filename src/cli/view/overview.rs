@@ -5,7 +5,9 @@ use super::experiments::experiments;
 use super::graph::drawn;
 use super::runs::{ServedRun, ServedRuns};
 use super::Answer;
+use crate::cli::bottleneck;
 use crate::cli::error::Error;
+use flow_log::TimeShares;
 use flow_pipeline::Role;
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
@@ -56,6 +58,8 @@ fn glance(run: &ServedRun) -> Answer {
     }
     let yaml = std::fs::read_to_string(run.run.pipeline()).unwrap_or_default();
     let graph = drawn(run);
+    let mut shares = TimeShares::default();
+    manifest.committed.iter().for_each(|iteration| shares.add(&iteration.metrics));
     let committed: Vec<u64> = manifest.committed.iter().map(|iteration| iteration.iteration).collect();
     let tables = run.tables()?;
     let tables: Vec<Value> = tables
@@ -64,7 +68,7 @@ fn glance(run: &ServedRun) -> Answer {
         .collect();
     Ok(json!({
         "folder": run.folder, "info": manifest.info, "state": snapshot, "yaml": yaml, "graph": graph.as_ref().ok(),
-        "graph_error": graph.as_ref().err(), "figures": figures, "tables": tables,
+        "graph_error": graph.as_ref().err(), "bottleneck": bottleneck::sentence(&shares, &run.run.pipeline()), "figures": figures, "tables": tables,
         "iterations": { "first": committed.first(), "last": committed.last(), "count": committed.len() },
         "audits": super::audit::of_credit(run)?, "clusters": clusters::nodes(run)?,
         "roles": manifest.info.nodes.iter().map(|node| (node.id.clone(), json!(node.role))).collect::<Map<_, _>>(),

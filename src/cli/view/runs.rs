@@ -108,7 +108,7 @@ impl ServedRuns {
 }
 
 /// Whether there is a run in a folder.
-fn holds_runs(folder: &Path) -> bool {
+pub fn holds_runs(folder: &Path) -> bool {
     let mut runs = Vec::new();
     search(folder, DEPTH, &mut runs);
     !runs.is_empty()

@@ -3,7 +3,7 @@
 use super::guard::{Guard, Verdict};
 use super::questions::questions;
 use super::runs::{ServedRun, ServedRuns};
-use super::{audit, clusters, compare, curves, episode, iteration, memory, overview, panel, programs, Answer};
+use super::{audit, clusters, compare, credit, curves, episode, iteration, memory, overview, panel, programs, Answer};
 use crate::cli::error::{Error, Result};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{header, HeaderName, HeaderValue, StatusCode};
@@ -155,6 +155,10 @@ pub fn of_page(run: &ServedRun, page: &str, given: &Parameters) -> Answer {
             episode::episode(run, at()?, table, (text(given, "task"), number(given, "sample")?), from)
         }
         "prompt" => episode::prompt(run, at()?, table, &row_name(given)),
+        "credit" => {
+            let at = at()?;
+            run.kept(format!("credit {at}"), || credit::credit(run, at))
+        }
         "groups" => iteration::groups(run, at()?, by),
         "group" => iteration::group(run, at()?, by, text(given, "id")),
         "updates" => iteration::updates(run, at()?),

@@ -28,11 +28,21 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
 fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, String)> {
     let two = "`serve: { vllm: [\"http://10.0.0.1:8000\", \"http://10.0.0.2:8000\"] }`".to_owned();
     let Some((addresses, sglang)) = serve.addresses() else {
-        return Some((format!("the servers of `{name}` are named once: by `vllm`, by `sglang`, or one of them by `openai`"), two));
+        return Some((
+            format!("the servers of `{name}` are named once: by `vllm`, by `sglang`, by `tinker`, or one of them by `openai`"),
+            two,
+        ));
     };
     let twice = addresses.iter().enumerate().find(|(i, address)| addresses[..*i].contains(address));
     if let Some((_, address)) = twice {
         return Some((format!("{address} is named twice"), "name each server once".into()));
+    }
+    if serve.tinker.is_some() && serve.tinker.as_deref() != model["train"]["tinker"].as_str() {
+        let message = format!("the weights of `{name}` lie on the server that it learns on, and no other one generates by them");
+        return Some((message, "name the same server in `train: { tinker: ... }`, or give `serve` a vLLM".into()));
+    }
+    if serve.tinker.is_some() && serve.tempered {
+        return Some(("`tempered` is of vLLM: such a server's log-probabilities are at temperature 1".into(), "leave it out".into()));
     }
     if sglang && serve.tempered {
         return Some(("`tempered` is of vLLM: SGLang's log-probabilities are at the sampling temperature".into(), "leave it out".into()));

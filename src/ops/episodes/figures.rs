@@ -25,11 +25,9 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         ("retried", Figure::Sum(summary.retried as f64)),
     ];
     let unread = (summary.unread > 0).then_some(("unread", Figure::Sum(summary.unread as f64)));
-    // An expert reads none.
-    let read = tokens::figures(&summary.tokens).into_iter().filter(|_| summary.tokens.distinct() > 0);
     own.into_iter()
         .chain(unread)
-        .chain(read)
+        .chain(tokens::figures(&summary.tokens))
         .map(|(name, figure)| (name.to_owned(), figure))
         .chain(summary.servers.iter().map(|(name, figure)| (name.clone(), Figure::Most(*figure))))
         .chain(summary.world.iter().map(world_figure))
@@ -39,7 +37,19 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
 /// Whether a node that plays has metrics of this name: `figures` makes them, also for an expert, and `rollout`,
 /// `evaluate`, a loop and the engine add some.
 pub fn known(name: &str) -> bool {
-    const FURTHER: [&str; 9] = [tokens::COMPUTED, tokens::DISTINCT, "score", "panel", "attempts", "memory", "groups", "rounds", "rows_out"];
+    const FURTHER: [&str; 11] = [
+        tokens::COMPUTED,
+        tokens::DISTINCT,
+        tokens::READ,
+        tokens::WRITTEN,
+        "score",
+        "panel",
+        "attempts",
+        "memory",
+        "groups",
+        "rounds",
+        "rows_out",
+    ];
     let name = name.strip_prefix("expert_").unwrap_or(name);
     let own = figures(&Summary { unread: 1, ..Summary::default() });
     let open = ["pass@", "world_", "gap_"].into_iter().any(|prefix| name.starts_with(prefix));

@@ -1,4 +1,4 @@
-//! The metrics of tokens computed and of distinct tokens: see [`Tally`].
+//! The metrics of tokens: see [`Tally`].
 
 use crate::dataflow::context::RunState;
 use crate::dataflow::Figure;
@@ -9,14 +9,23 @@ pub const COMPUTED: &str = "tokens_computed";
 /// Distinct tokens: equal tokens after equal prefixes under the same weights count once.
 pub const DISTINCT: &str = "tokens_distinct";
 
-/// Both metrics for one process.
-pub fn figures(tokens: &Tally) -> [(&'static str, Figure); 2] {
-    [(COMPUTED, Figure::Sum(tokens.computed as f64)), (DISTINCT, Figure::Sum(tokens.distinct() as f64))]
+/// Tokens of the prompts that servers answered; of a trainer on a server, tokens that were sent for log-probabilities.
+pub const READ: &str = "tokens_read";
+/// Tokens that servers wrote.
+pub const WRITTEN: &str = "tokens_written";
+/// Tokens that a trainer on a server was sent with a gradient.
+pub const TRAINED: &str = "tokens_trained";
+/// What a budget of tokens counts: each token is in one of these.
+pub const COUNTED: [&str; 4] = [COMPUTED, READ, WRITTEN, TRAINED];
+
+/// The metrics for one process: those of tokens that were computed here, and those of servers.
+pub fn figures(tokens: &Tally) -> impl Iterator<Item = (&'static str, Figure)> + use<> {
+    let own = (tokens.distinct() > 0).then_some([(COMPUTED, tokens.computed), (DISTINCT, tokens.distinct())]);
+    let served = (tokens.sent > 0).then_some([(READ, tokens.sent), (WRITTEN, tokens.written)]);
+    own.into_iter().chain(served).flatten().map(|(name, count)| (name, Figure::Sum(count as f64)))
 }
 
-/// Records both for `node`, unless no token was read.
+/// Records them for `node`.
 pub fn measure(shared: &RunState, iteration: u64, node: &str, tokens: &Tally) {
-    if tokens.distinct() > 0 {
-        figures(tokens).into_iter().for_each(|(name, figure)| shared.measure(iteration, node, name, figure));
-    }
+    figures(tokens).for_each(|(name, figure)| shared.measure(iteration, node, name, figure));
 }

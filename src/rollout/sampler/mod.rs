@@ -187,6 +187,7 @@ impl Sampler {
             answered.push((number, AskedTurn { request, ..turn }, response));
         }
         for (number, turn, reply) in self.pending.take()? {
+            self.player.count(&turn.answered_by, &turn.request.prompt, &reply, &mut self.summary.tokens);
             let response = self.player.response(reply, &turn.answered_by);
             answered.push((number, turn, response));
         }

@@ -32,11 +32,11 @@ export function Episode({ number, run, parts, given }) {
   const [find, setFind] = useState("");
   const rows = data ? records(data) : [];
   const audited = data?.audited ? records(data.audited) : [];
+  const at = rows.findIndex((row) => String(row.turn) === given.turn && [undefined, String(row.attempt)].includes(given.attempt) && [undefined, row.phase].includes(given.phase));
   const key = (row) => `${row.attempt}-${row.turn}-${row.phase}`;
   useEffect(() => {
-    const at = rows.findIndex((row) => String(row.turn) === given.turn && (given.attempt === undefined || String(row.attempt) === given.attempt));
     if (at > 0) document.getElementById(key(rows[at]))?.scrollIntoView();
-  }, [data !== null]);
+  }, [data !== null, given.turn, given.attempt, given.phase]);
   useEffect(() => {
     const pressed = (event) => {
       if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -72,7 +72,7 @@ export function Episode({ number, run, parts, given }) {
     ${branch && html`<p>A branch of <a href=${address(["r", number, "i", iteration, "e", task, String(origin)], { table: given.table, turn })}>sample ${origin}</a>, which has the turns before turn ${turn}.</p>`}
     ${known([by, BY[by]]) ? html`<${Legend} by=${BY[by]} largest=${largest} />` : html`<p class="problem">No ${BY[by].name}: ${unkept([by, BY[by]]) ? UNKEPT : "no row has one"}.</p>`}
     ${!data.texts && html`<p class="quiet">The vocabulary isn't in the run's folder: prompts can't be read as text.</p>`}
-    ${rows.map((row, i) => (!find || JSON.stringify([row.observation, row.action, row.response, data.texts?.[i]]).includes(find)) && html`<${Turn} key=${key(row)} table=${table} id=${key(row)} row=${row} texts=${data.texts?.[i]} by=${BY[by]} largest=${largest}
+    ${rows.map((row, i) => (!find || JSON.stringify([row.observation, row.action, row.response, data.texts?.[i]]).includes(find)) && html`<${Turn} key=${key(row)} table=${table} id=${key(row)} linked=${i === at} row=${row} texts=${data.texts?.[i]} by=${BY[by]} largest=${largest}
       numbers=${given.numbers === "1"} number=${number} iteration=${iteration} run=${run} audited=${row.phase === "play" ? audited.filter((one) => one.attempt === row.attempt && one.turn === row.turn) : []} />`)}
     ${(from > 0 || data.more) && html`<p>Rows ${from + 1} to ${from + rows.length}${from > 0 && html` · <button onClick=${() => change({ from: Math.max(0, from - PAGE) || "" })}>before</button>`}${data.more && html` · <button onClick=${() => change({ from: from + PAGE })}>after</button>`}</p>`}
     <${Sql} sql=${data.sql} run=${number} />`;

@@ -1,6 +1,7 @@
 // One iteration: its episodes, the groups that rows were compared in, and what its updates made of them.
 import { html } from "htm/preact";
 import { address, change, useAnswer } from "../api.js";
+import { Credit } from "./credit.js";
 import { Answer, Choice, Problem, Short, Waiting, shown } from "../parts.js";
 
 export function Iteration({ number, run, parts, given, tick }) {
@@ -9,11 +10,11 @@ export function Iteration({ number, run, parts, given, tick }) {
   const view = given.view || "episodes";
   const go = (to) => { location.hash = address(["r", number, "i", String(Math.min(last, Math.max(first, to)))], given); };
   const played = run.tables.filter((table) => ["task", "sample", "turn", "won"].every((column) => table.columns.some(([name]) => name === column))).map((table) => table.name);
-  const Part = { episodes: Episodes, groups: Groups, updates: Updates }[view] || Episodes;
+  const Part = { episodes: Episodes, groups: Groups, updates: Updates, credit: Credit }[view] || Episodes;
   return html`<p><button onClick=${() => go(iteration - 1)} disabled=${iteration <= first} aria-label="the iteration before">←</button>
       <label class="choice">Iteration <input type="number" min=${first} max=${last} value=${iteration} onChange=${(event) => go(Number(event.target.value))} /></label>
       <button onClick=${() => go(iteration + 1)} disabled=${iteration >= last} aria-label="the next iteration">→</button> <span class="quiet">${first} to ${last}</span>
-      <${Choice} label="Show" value=${view} options=${[["episodes", "episodes"], ["groups", "groups"], ["updates", "updates"]]} onChange=${(value) => change({ view: value })} />
+      <${Choice} label="Show" value=${view} options=${[["episodes", "episodes"], ["groups", "groups"], ["updates", "updates"], ["credit", "other estimators"]]} onChange=${(value) => change({ view: value })} />
       ${view === "episodes" && html`<${Choice} label="of" value=${given.table || "trajectories"} options=${played.map((name) => [name, name])} onChange=${(table) => change({ table })} />`}</p>
     <${Figures} number=${number} iteration=${iteration} first=${first} tick=${iteration === last ? tick : 0} />
     <${Part} number=${number} iteration=${iteration} given=${given} tick=${iteration === last ? tick : 0} />`;

@@ -3,7 +3,7 @@ import { html } from "htm/preact";
 import { address, change, useAnswer } from "../api.js";
 import { Curve } from "../curve.js";
 import { Graph } from "../graph.js";
-import { Problem, Sql, shown } from "../parts.js";
+import { Problem, Sentence, Sql, shown } from "../parts.js";
 
 /** The figures that are drawn first, where a run has them. */
 const FIRST = ["success", "return", "loss", "entropy", "kl", "grad_norm", "entries"];
@@ -29,7 +29,10 @@ export function Overview({ number, run, given, tick, now }) {
   const chosen = nodes.find((node) => node.id === given.node);
   const figures = Object.entries(run.figures).flatMap(([node, names]) => Object.keys(names).map((name) => ({ node, name })));
   const first = figures.filter(({ name }) => FIRST.includes(name)).sort((a, b) => FIRST.indexOf(a.name) - FIRST.indexOf(b.name)).slice(0, 8);
+  const newest = (view) => address(["r", number, "i", String(Math.min(run.iterations.last, run.info.iterations - 1))], { view });
   return html`<section><p>${run.graph?.about}</p>
+      <p class="bottleneck" title="from the figures of all committed iterations"><${Sentence} text=${run.bottleneck} /></p>
+      ${run.iterations.last !== null && html`<p>The newest iteration: <a href=${newest()}>its episodes</a> · <a href=${newest("groups")}>groups of compared turns</a> · <a href=${newest("credit")}>its turns by other estimators</a></p>`}
       <${Problem} error=${run.graph_error} />
       ${nodes.length > 0 && html`<${Graph} nodes=${nodes} activity=${activity} chosen=${chosen?.id} onChoose=${(id) => change({ node: id === given.node ? "" : id })} />`}
       ${chosen && html`<${NodeBox} node=${chosen} number=${number} run=${run} />`}</section>
@@ -42,6 +45,7 @@ function Times({ now }) {
   const whole = now.seconds || 0;
   const nodes = (now.nodes || []).filter((node) => !node.engine);
   const counts = Object.entries(now.tokens || {});
+  if (nodes.length === 0) return html`<p class="quiet">No node logged how long it took.</p>`;
   const longest = Math.max(...nodes.map((node) => node.busy_seconds), 1e-9);
   return html`<p class="quiet">${shown(Number(whole.toFixed(1)))} seconds in all. Nodes can work at the same time, so their shares may sum to more than 100%.</p>
     <div class="scroll"><table class="bars"><thead><tr><th>node</th><th>rows</th><th colspan="2">busy seconds</th><th>share</th></tr></thead><tbody>

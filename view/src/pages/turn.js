@@ -1,7 +1,7 @@
 // One turn of an episode: what was seen, what the model read, what it answered, what came of it.
 import { html } from "htm/preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { address, useAnswer } from "../api.js";
+import { address, change, useAnswer } from "../api.js";
 import { Problem, Waiting, records, shown } from "../parts.js";
 import { Audited } from "./audit.js";
 import { arithmetic } from "./group.js";
@@ -14,7 +14,7 @@ export function strength(by, value, largest) {
   return largest > 0 ? Math.max(-1, Math.min(1, from / largest)) : 0;
 }
 
-export const step = (strong) => (strong === 0 ? "" : `${strong < 0 ? "minus" : "plus"}${Math.max(1, Math.ceil(Math.abs(strong) * 4))}`);
+export const step = (strong) => (strong === 0 ? "" : `${strong < 0 ? "minus" : "plus"}${Math.min(4, Math.max(1, Math.ceil(Math.abs(strong) * 4)))}`);
 
 /** A turn is drawn when it comes near the window, and stays: an episode of hundreds would stop the page. */
 export function Turn(given) {
@@ -27,8 +27,19 @@ export function Turn(given) {
   }, []);
   const { row, id } = given;
   const name = row.phase === "play" ? `turn ${row.turn}` : `${row.phase} after turn ${row.turn}`;
-  return html`<article class=${near ? "turn" : "turn far"} id=${id} ref=${at}><h3>${row.attempt > 0 && `attempt ${row.attempt}, `}${name}${near && html`<${Facts} row=${row} />`}</h3>
+  return html`<article class=${`turn ${near ? "" : "far"} ${given.linked ? "linked" : ""}`} id=${id} ref=${at}><h3>${row.attempt > 0 && `attempt ${row.attempt}, `}${name}${near && html`<${Facts} row=${row} /><${Link} row=${row} />`}</h3>
     ${near && html`<${Body} ...${given} />`}</article>`;
+}
+
+/** Copies the address of a turn. A secret in it stays out: who may look has it already. */
+function Link({ row }) {
+  const [text, say] = useState("copy link");
+  const copy = async () => {
+    change({ turn: row.turn, attempt: row.attempt, phase: row.phase === "play" ? "" : row.phase });
+    const said = await navigator.clipboard?.writeText(location.href.split(/[?#]/)[0] + location.hash).then(() => "copied", () => null);
+    say(said || "the link is in the address bar");
+  };
+  return html`<button class="plain link" onClick=${copy}>${text}</button>`;
 }
 
 const Facts = ({ row }) => html`<span class="facts">${typeof row.reward === "number" && html`<span>reward ${shown(row.reward)}</span>`}

@@ -7,6 +7,7 @@
 mod advantage;
 mod combine;
 mod episodes;
+pub mod estimates;
 mod group;
 mod join;
 mod last;

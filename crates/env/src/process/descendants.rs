@@ -5,6 +5,7 @@
 
 use rustix::process::{kill_process, Pid, Signal};
 use std::fs;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// The variable that holds the mark.
@@ -21,13 +22,24 @@ const HIDDEN: Duration = Duration::from_millis(200);
 /// The time from one look to the next.
 const MOMENT: Duration = Duration::from_millis(2);
 
+/// As much of an environment as one read takes. A process that becomes another program between two reads gives up its
+/// environment, and what the first one took may end before the mark.
+const WHOLE: usize = 256 << 10;
+
 /// Kills all processes that have this mark, and waits until they have ended.
 pub(super) fn kill_all(mark: &str) {
     let start = Instant::now();
     let mut seen = start;
+    let mut killed: Vec<Pid> = Vec::new();
     loop {
         let (marked, hidden) = processes_with(mark);
-        if !marked.is_empty() {
+        for process in marked {
+            if !killed.contains(&process) {
+                killed.push(process);
+            }
+        }
+        killed.retain(|process| !ended(*process));
+        if !killed.is_empty() {
             seen = Instant::now();
         } else if !hidden || seen.elapsed() > HIDDEN {
             return;
@@ -35,12 +47,20 @@ pub(super) fn kill_all(mark: &str) {
         if start.elapsed() > PATIENCE {
             return;
         }
-        for process in marked {
+        for process in &killed {
             // It may have ended by itself meanwhile.
-            let _ = kill_process(process, Signal::KILL);
+            let _ = kill_process(*process, Signal::KILL);
         }
         std::thread::sleep(MOMENT);
     }
+}
+
+/// Whether a process is gone, or only waits to be asked how it ended. One that dies has no environment for a while
+/// before that.
+fn ended(process: Pid) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())) else { return true };
+    // The name, which may hold anything, ends at the last bracket.
+    stat.rsplit(") ").next().is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
 /// The processes that have this mark in their environment and haven't ended, and whether there is one whose environment
@@ -48,13 +68,14 @@ pub(super) fn kill_all(mark: &str) {
 fn processes_with(mark: &str) -> (Vec<Pid>, bool) {
     let entry = format!("{VARIABLE}={mark}");
     let (mut marked, mut hidden) = (Vec::new(), false);
+    let mut buffer = vec![0; WHOLE];
     for name in fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
         let Some(process) = name.parse().ok().and_then(Pid::from_raw) else { continue };
         // Of a process that has ended, and of one that belongs to somebody else, nothing can be read.
-        let Ok(environment) = fs::read(format!("/proc/{name}/environ")) else { continue };
+        let Ok(read) = fs::File::open(format!("/proc/{name}/environ")).and_then(|mut file| file.read(&mut buffer)) else { continue };
         // The kernel's own threads have none either, and run no program.
-        hidden |= environment.is_empty() && fs::read_link(format!("/proc/{name}/exe")).is_ok();
-        if environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes()) {
+        hidden |= read == 0 && fs::read_link(format!("/proc/{name}/exe")).is_ok();
+        if buffer[..read].split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes()) {
             marked.push(process);
         }
     }

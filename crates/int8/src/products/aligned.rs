@@ -1,6 +1,6 @@
 //! Lists of numbers that begin where a line of the processor's cache does, so that no vector lies across two of them.
 
-use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
+use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{null_mut, NonNull};
@@ -100,7 +100,7 @@ impl Block {
         // Where the system has none, its pages stay small.
         #[cfg(target_os = "linux")]
         // SAFETY: of the memory above it is only said which pages are wished for.
-        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
         Block { start, bytes }
     }
 

@@ -175,7 +175,7 @@ impl Model for TrainerModel {
         }
         let start = Instant::now();
         let folder = self.trained.adopt(report.version, keep)?;
-        report.seconds.insert("export_seconds".into(), start.elapsed().as_secs_f64());
+        report.measured.insert("export_seconds".into(), start.elapsed().as_secs_f64());
         self.local.as_mut().map_or(Ok(()), |local| local.follow(report.version, &folder, keep))
     }
 

@@ -65,7 +65,7 @@ impl TrainedModel {
     /// As an update that is computed here, and if the trainer fails. After the first step its weights are those of no
     /// version until [`TrainedModel::adopt`].
     pub fn learn(&self, rows: &[Example], settings: &UpdateSettings, reference: Option<&dyn Tracer>) -> Result<(bool, UpdateReport)> {
-        let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true, seconds: BTreeMap::new() };
+        let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true, measured: BTreeMap::new() };
         let version = self.newest();
         let (learnt, report) = update(&self.name, &mut learner, rows, settings, mix(self.seed, version + 1))?;
         Ok((learnt, UpdateReport { version, ..report }))
@@ -198,8 +198,8 @@ struct TrainerLearner<'a> {
     weights: TrainerWeights<'a>,
     reference: Option<&'a dyn Tracer>,
     finite: bool,
-    /// Of the parts of the last step.
-    seconds: BTreeMap<String, f64>,
+    /// Of the last step, by metric.
+    measured: BTreeMap<String, f64>,
 }
 
 impl Learner for TrainerLearner<'_> {
@@ -250,8 +250,9 @@ impl Learner for TrainerLearner<'_> {
         // A norm that is no number can't be written in JSON.
         let Some(norm) = answer["grad_norm"].as_f64() else { return Ok(f64::NAN) };
         model.steps.set(model.steps.get() + 1);
-        let seconds = answer["seconds"].as_object().into_iter().flatten();
-        self.seconds.extend(seconds.filter_map(|(part, seconds)| Some((format!("{part}_seconds"), seconds.as_f64()?))));
+        let of = |key: &str| answer[key].as_object().cloned().into_iter().flatten();
+        self.measured.extend(of("seconds").filter_map(|(part, seconds)| Some((format!("{part}_seconds"), seconds.as_f64()?))));
+        self.measured.extend(of("tokens").filter_map(|(what, tokens)| Some((format!("tokens_{what}"), tokens.as_f64()?))));
         self.finite &= finite;
         Ok(norm)
     }
@@ -265,8 +266,8 @@ impl Learner for TrainerLearner<'_> {
         PassLimits { sequences: usize::MAX, tokens: Some(MOST_TOKENS) }
     }
 
-    fn seconds(&mut self) -> BTreeMap<String, f64> {
-        std::mem::take(&mut self.seconds)
+    fn measured(&mut self) -> BTreeMap<String, f64> {
+        std::mem::take(&mut self.measured)
     }
 }
 

@@ -1,24 +1,18 @@
 //! The processes of a trainer that flow starts: torchrun on this host, and what they print.
 
-use flow_core::child::{each_line, find_module};
+use flow_core::child::{each_line, find_module, Python};
 use flow_model::TrainSettings;
 use parking_lot::Mutex;
 use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 use std::collections::VecDeque;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The variable that names the Python of a trainer, with torch, transformers and peft.
-pub const PYTHON: &str = "FLOW_TRAIN_PYTHON";
-/// What `make train-env` makes.
-const INSTALLED: &str = ".flow/train/bin/python";
-/// The same of a trainer whose weights lie on a server of Tinker's protocol, which has the SDK `tinker`.
-pub const TINKER_PYTHON: &str = "FLOW_TINKER_PYTHON";
-const TINKER_INSTALLED: &str = ".flow/tinker/bin/python";
+/// The Python of a trainer.
+pub const TRAIN: Python = Python { variable: "FLOW_TRAIN_PYTHON", folder: ".flow/train", packages: "torch transformers peft" };
 /// The variable with the secret that a client must send.
 pub const SECRET: &str = "FLOW_TRAIN_SECRET";
 /// How many of the last lines are kept, and how many an error quotes.
@@ -26,28 +20,6 @@ const KEPT: usize = 200;
 const QUOTED: usize = 8;
 /// How long a trainer may take to end by itself after it was asked to.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// The Python of a trainer: the one that the environment names, or the installed one.
-///
-/// # Errors
-/// If there is none, and what to do.
-pub fn python() -> Result<PathBuf, String> {
-    python_of(PYTHON, INSTALLED, "train-env", "torch, transformers and peft")
-}
-
-fn python_of(variable: &str, installed: &str, made: &str, with: &str) -> Result<PathBuf, String> {
-    let named = std::env::var_os(variable).filter(|python| !python.is_empty()).map(PathBuf::from);
-    let python = named.clone().unwrap_or_else(|| installed.into());
-    if python.exists() {
-        return Ok(python);
-    }
-    let there = if named.is_some() {
-        format!("{variable} names {}, which isn't there", python.display())
-    } else {
-        format!("there is no Python with {with}")
-    };
-    Err(format!("{there}: `make {made}` makes {installed}, or let {variable} name one with {with}"))
-}
 
 /// torchrun and its ranks, or the process that speaks with a server of Tinker's protocol.
 pub struct Processes {
@@ -63,13 +35,12 @@ impl Processes {
     pub fn start(settings: &TrainSettings, address: &str, secret: &str, cpu: bool) -> Result<Processes, String> {
         let (mut command, module) = match &settings.tinker {
             Some(url) => {
-                let python = python_of(TINKER_PYTHON, TINKER_INSTALLED, "tinker-env", "the SDK `tinker`")?;
-                let mut command = Command::new(python);
+                let mut command = Command::new(Python::TINKER.find()?);
                 command.args(["-m", "flow_tinker", "--url", url, "--timeout", &settings.timeout.to_string(), "--connect", address]);
                 (command, "flow_tinker")
             }
             None => {
-                let mut command = Command::new(python()?);
+                let mut command = Command::new(TRAIN.find()?);
                 command.args(["-m", "torch.distributed.run", "--standalone"]).arg(format!("--nproc-per-node={}", settings.ranks()));
                 command.args(["-m", "flow_train", "--connect", address]);
                 if cpu {

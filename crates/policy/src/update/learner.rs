@@ -48,8 +48,8 @@ pub trait Learner {
     fn pass_limits(&self, settings: &UpdateSettings) -> PassLimits {
         PassLimits::from_settings(settings)
     }
-    /// The seconds of the last step's parts, by their names, where it measures them.
-    fn seconds(&mut self) -> BTreeMap<String, f64> {
+    /// What it measured itself of the last step, by metric.
+    fn measured(&mut self) -> BTreeMap<String, f64> {
         BTreeMap::new()
     }
 }

@@ -88,7 +88,7 @@ pub fn update(
             return Err(PolicyError::NotFinite { model: name.into(), what: "the gradient".into(), rows: which.clone() });
         }
         report.grad_norm += size;
-        learner.seconds().into_iter().for_each(|(part, seconds)| *report.seconds.entry(part).or_default() += seconds);
+        learner.measured().into_iter().for_each(|(name, figure)| *report.measured.entry(name).or_default() += figure);
         report.distinct += distinct;
         step_tokens += tokens as f64;
     }

@@ -14,9 +14,13 @@ const COLUMNS: [&str; 5] = ["ratio", "clip_share", "loss_share", "logit_grad", "
 /// Figures of an update as a whole; the gradient's norm is that of a sum over all passes.
 const FIGURES: [&str; 4] = ["loss", "grad_norm", "kl", "entropy"];
 
-/// Numbers that may be rounding alone, as a divergence from the weights that acted is in a first step: their differences
-/// are shares of this at least.
-const ROUNDED: ([&str; 4], f64) = (["`loss`", "`kl`", "`entropy`", "`row_kl`"], 1e-2);
+/// What may be rounding alone: differences are shares of so much at least. A divergence from the weights that acted is
+/// 0 in a first step, and where advantages are 0 so is the gradient. Weights themselves differ by more than rounding
+/// after a step: Adam makes a whole step of a gradient that is rounding, which the divergences of the next step show.
+const LEAST: [(&str, f64); 6] =
+    [("`loss`", 0.1), ("`entropy`", 1e-2), ("`kl`", 0.1), ("`row_kl`", 0.1), ("`logit_grad`", 1e-6), ("`grad_norm`", 1e-4)];
+/// A gradient below this is rounding.
+const SILENT: f64 = 1e-6;
 
 /// A run's updates.
 pub struct Measured {
@@ -71,6 +75,12 @@ impl Measured {
         self.rows
     }
 
+    /// Whether no update had a gradient: then nothing of it could differ.
+    pub fn silent(&self) -> bool {
+        let norms = self.numbers.iter().filter(|(name, _)| name.starts_with("`grad_norm`"));
+        norms.flat_map(|(_, values)| values).all(|norm| norm.abs() < SILENT)
+    }
+
     /// How far another run is from this one. `exactly`: rows of all nodes, and weights, count bit for bit as well.
     ///
     /// # Errors
@@ -86,7 +96,7 @@ impl Measured {
             let Some(theirs) = theirs else {
                 return Err(Error::Request(format!("{name} has {} numbers in the plain run, and others here", values.len())));
             };
-            let least = if ROUNDED.0.iter().any(|kind| name.starts_with(kind)) { ROUNDED.1 } else { 0.0 };
+            let least = LEAST.iter().find(|(kind, _)| name.starts_with(kind)).map_or(0.0, |(_, least)| *least);
             let largest = values.iter().fold(least, |most: f64, value| most.max(value.abs()));
             let apart = values.iter().zip(theirs).map(|(a, b)| if a.to_bits() == b.to_bits() { 0.0 } else { (a - b).abs() });
             let apart = apart.fold(0.0, f64::max) / if largest > 0.0 { largest } else { 1.0 };
@@ -127,5 +137,26 @@ impl Difference {
         } else {
             format!("{:.1e}", self.largest)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(norm: f64, grad: f64, kl: f64) -> Measured {
+        let numbers = [("grad_norm", norm), ("logit_grad", grad), ("row_kl", kl), ("ratio", 1.0)];
+        let numbers = numbers.map(|(name, value)| (format!("`{name}` of `update`"), vec![value])).into();
+        Measured { root: PathBuf::new(), numbers, rows: 1 }
+    }
+
+    #[test]
+    fn what_is_rounding_alone_is_no_difference_and_is_said_to_prove_nothing() {
+        let (one, other) = (measured(1.9e-8, 3.7e-11, 4.00e-4), measured(2.0e-8, 4.6e-11, 4.09e-4));
+        assert!(one.silent() && one.apart(&other, false).unwrap().within(Some(1e-4)));
+        // A mean over half of the rows is twice as large.
+        let (one, other) = (measured(1.9, 3.7e-3, 0.0), measured(3.8, 3.7e-3, 0.0));
+        let apart = one.apart(&other, false).unwrap();
+        assert!(!one.silent() && !apart.within(Some(1e-4)) && apart.place.contains("grad_norm"), "{apart:?}");
     }
 }

@@ -35,6 +35,11 @@ pub fn invariance(file: &Path, sets: &[String], format: OutputFormat) -> Result<
     let runs = Runs::new(file, sets, ITERATIONS)?;
     eprintln!("playing {} iterations of {}", ITERATIONS, pipeline.name);
     let base = Measured::of(&runs.base()?, &pipeline)?;
+    if base.silent() {
+        eprintln!(
+            "note: no update had a gradient, so little could differ: let the tasks have outcomes that differ (more of them, more samples)"
+        );
+    }
     let mut good = true;
     if format == OutputFormat::Text {
         answer(&format!("{}: {ITERATIONS} iterations, {} rows learnt from\n{}", file.display(), base.rows(), head()));
