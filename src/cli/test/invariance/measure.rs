@@ -15,10 +15,9 @@ const COLUMNS: [&str; 5] = ["ratio", "clip_share", "loss_share", "logit_grad", "
 const FIGURES: [&str; 4] = ["loss", "grad_norm", "kl", "entropy"];
 
 /// What may be rounding alone: differences are shares of so much at least. A divergence from the weights that acted is
-/// 0 in a first step, and where advantages are 0 so is the gradient. Weights themselves differ by more than rounding
-/// after a step: Adam makes a whole step of a gradient that is rounding, which the divergences of the next step show.
+/// 0 in a first step, and where advantages are 0 so is the gradient.
 const LEAST: [(&str, f64); 6] =
-    [("`loss`", 0.1), ("`entropy`", 1e-2), ("`kl`", 0.1), ("`row_kl`", 0.1), ("`logit_grad`", 1e-6), ("`grad_norm`", 1e-4)];
+    [("`loss`", 1e-2), ("`entropy`", 1e-2), ("`kl`", 1e-2), ("`row_kl`", 1e-2), ("`logit_grad`", 1e-6), ("`grad_norm`", 1e-4)];
 /// A gradient below this is rounding.
 const SILENT: f64 = 1e-6;
 
@@ -152,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_is_rounding_alone_is_no_difference_and_is_said_to_prove_nothing() {
-        let (one, other) = (measured(1.9e-8, 3.7e-11, 4.00e-4), measured(2.0e-8, 4.6e-11, 4.09e-4));
+        let (one, other) = (measured(1.9e-8, 3.7e-11, 1e-7), measured(2.0e-8, 4.6e-11, 2e-7));
         assert!(one.silent() && one.apart(&other, false).unwrap().within(Some(1e-4)));
         // A mean over half of the rows is twice as large.
         let (one, other) = (measured(1.9, 3.7e-3, 0.0), measured(3.8, 3.7e-3, 0.0));

@@ -9,7 +9,7 @@ use crate::cli::error::{Error, Result};
 use crate::cli::output::{answer, OutputFormat};
 use crate::ops;
 use cases::{cases, Case, Way};
-use flow_pipeline::Pipeline;
+use flow_pipeline::{Pipeline, Role};
 use measure::{Difference, Measured};
 use runs::Runs;
 use serde_json::json;
@@ -32,7 +32,8 @@ pub fn invariance(file: &Path, sets: &[String], format: OutputFormat) -> Result<
     if ops::updates(&pipeline) == 0 {
         return Err(Error::request("nothing learns in this pipeline, so there is no update to compare"));
     }
-    let runs = Runs::new(file, sets, ITERATIONS)?;
+    let sets: Vec<String> = sets.iter().cloned().chain(steady(&pipeline)).collect();
+    let runs = Runs::new(file, &sets, ITERATIONS)?;
     eprintln!("playing {} iterations of {}", ITERATIONS, pipeline.name);
     let base = Measured::of(&runs.base()?, &pipeline)?;
     if base.silent() {
@@ -56,6 +57,18 @@ pub fn invariance(file: &Path, sets: &[String], format: OutputFormat) -> Result<
         answer(if good { "every way gives the same update" } else { "an update depends on something that must not matter" });
     }
     Ok(good)
+}
+
+/// Adam makes a whole step of a gradient that is rounding alone, so weights after it differ by more than rounding: an
+/// `eps` of this size, in all runs, leaves such a step small.
+const EPS: f64 = 1e-5;
+
+/// The overrides that give each update this `eps`, where its own is smaller.
+fn steady(pipeline: &Pipeline) -> Vec<String> {
+    let path = |id: &str| pipeline.around(id).map_or(format!("nodes.{id}"), |around| format!("nodes.{}.nodes.{id}", around.id));
+    let learns = pipeline.all().filter(|node| ops::is(node, Role::Learns));
+    let sharp = learns.filter(|node| node.with.raw()["eps"].as_f64().unwrap_or(0.0) < EPS);
+    sharp.map(|node| format!("{}.with.eps={EPS}", path(&node.id))).collect()
 }
 
 /// How far a case is from the plain run; nothing where the pipeline doesn't have it.
