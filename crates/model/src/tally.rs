@@ -6,12 +6,12 @@
 use flow_core::seed::mix;
 use std::collections::HashSet;
 
-/// The tokens of some sequences, and those of calls that servers answered.
+/// The tokens of some sequences, and of calls that servers answered.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Places that forward passes went over, padding among them.
     pub computed: usize,
-    /// Tokens of the prompts that servers answered, and those that they wrote.
+    /// Tokens of prompts that servers answered, and of their answers.
     pub sent: usize,
     pub written: usize,
     /// A hash of each token with all that stands before it. Only the size of the set is used, so its order doesn't
