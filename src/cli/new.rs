@@ -90,6 +90,7 @@ impl NewArgs {
             (None, _) if begins => "calculator.py and calculator.jsonl, an agent program and its tasks, are written into this folder\n",
             (None, _) => "",
             _ if writes => "the world names no `actions`: a published model writes them, and the whole of an answer is one\n",
+            (Some(world), _) if !world.exists() => "that file isn't there yet: a class of `flow_env.World` belongs into it\n",
             (Some(_), true) => "it begins by imitating the world's `expert`\n",
             (Some(_), false) => "the world has no `expert`: the policy begins with random weights, and must win now and then by itself\n",
         };

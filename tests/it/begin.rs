@@ -70,6 +70,7 @@ class Hall(World):
         command.current_dir(folder.path()).env("PATH", &path);
         command
     };
+    assert!(done(here().args(["new", "none.yaml", "--world", "none.py"])).contains("that file isn't there yet"));
     let output = done(here().args(["new", "hall.yaml", "--world", "hall.py"]));
     assert!(output.contains("it begins by imitating the world's `expert`"), "{output}");
     let panel = output.lines().find_map(|line| line.strip_prefix("  flow panel")).unwrap();
