@@ -92,7 +92,7 @@ def tasks(
             "bfcl": BFCL's multi-turn categories: scripted users, simulated tools, its own checker.
             "gem": GEM's environments.
             "gymnasium": Gymnasium's environments with discrete actions or text.
-            "harbor": Tasks in Harbor's format, in plain folders: no container and no sandbox.
+            "harbor": Tasks in Harbor's format, in plain folders; with `sandbox` in one of their own.
             "mcp": Tools of MCP servers, with a checking command.
             "miniwob": MiniWoB++'s pages in a real headless Chromium.
             "openenv": Servers of the standard OpenEnv.

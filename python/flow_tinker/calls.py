@@ -16,7 +16,7 @@ class Calls:
     PAUSE, MISSES = 5.0, 6
 
     def __init__(self, seconds):
-        self.seconds, self.reachable = seconds, lambda: True
+        self.seconds, self.reachable, self.url = seconds, lambda: True, None
         self.begin()
 
     def begin(self):
@@ -43,7 +43,7 @@ class Calls:
             except queue.Empty:
                 misses = 0 if self.reachable() else misses + 1
                 if misses == self.MISSES:
-                    raise Refused(f"the server can't be reached, and had not answered `{what}`") from None
+                    raise Refused(f"{self.url or 'the server'} can't be reached, and had not answered `{what}`") from None
                 if time.monotonic() >= self.end:
                     raise Refused(f"the server had not answered `{what}` when {self.seconds:g} seconds were over") from None
         result, error = found

@@ -5,7 +5,7 @@
 flow has a version loaded by its folder; `adapter_config.json` in it says where the server has the same weights (`flow_tinker`). The
 log-probabilities are those at temperature 1, whatever it samples at.
 """
-import argparse, ipaddress, json, os, sys
+import argparse, ipaddress, json, os, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from . import VERSION, files
@@ -72,7 +72,10 @@ class Front(BaseHTTPRequestHandler):
             raise Bad(f"{folder}: {why}") from None
         if not place or place["server"] != self.server.tinker.url:
             raise Bad(f"{folder} isn't of an adapter that {self.server.tinker.url} has: {place and place['server']}")
-        self.server.loaded[name] = self.server.tinker.generator(place["weights"], calls)
+        try:
+            self.server.loaded[name] = self.server.tinker.generator(place["weights"], calls)
+        except Refused as why:
+            raise Refused(f"the weights {place['weights']} of {folder}: {why}") from None
         return {}
 
     def unload(self, body, _):
@@ -114,7 +117,10 @@ def main():
     parser.add_argument("--url", required=True, help="where the server is")
     parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8100")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one answer may take")
+    parser.add_argument("--with-input", action="store_true", help="end at the end of the standard input")
     arguments = parser.parse_args()
+    if arguments.with_input:
+        threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
     host, _, port = arguments.listen.rpartition(":")
     host = host.strip("[]")
     if not (host == "localhost" or ipaddress.ip_address(host).is_loopback):

@@ -6,7 +6,7 @@ import argparse, json, os, sys
 
 from . import files
 from .calls import Calls, Refused
-from .reduction import ENCODINGS, Measured
+from .reduction import Measured
 from .server import Server
 
 
@@ -21,7 +21,7 @@ def look(url, model, rank, vocabulary, timeout, say=print):
     for line in measured.report:
         say(f"  {line}")
     meaning = {"sum": "`cross_entropy` with weights of both signs is their sum", "mean": "`cross_entropy` is no sum; `cispo` clipped to a ratio of 1, times positions and sequences, is a sum"}
-    say(f"reduction: {meaning.get(measured.encoding, f'neither of {list(ENCODINGS)}: its gradients are false')}")
+    say(f"reduction: {meaning.get(measured.encoding, 'its answers fit neither a sum nor a mean: flow trains nothing there')}")
     if measured.encoding == "mean":
         say("`forward_backward_custom` of the SDK sends signed weights by `cross_entropy`: its gradients are false here")
     if measured.encoding:

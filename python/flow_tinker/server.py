@@ -25,7 +25,7 @@ class Server:
             if urlparse(url).hostname not in LOCAL:
                 raise Refused(f"{KEY} isn't set, and {url} isn't on this machine")
             self.key = "tml-none"
-        calls.reachable = self.reachable
+        calls.reachable, calls.url = self.reachable, self.url
         self.session = secrets.token_hex(4)
         self.saved = 0
         self.service = calls("connect", lambda: tinker.ServiceClient(base_url=self.url, api_key=self.key))

@@ -14,7 +14,7 @@ GRAPHS = '{"mode":0,"cudagraph_mode":"FULL_DECODE_ONLY"}'
 
 def command(a):
     if a.tinker:
-        return [sys.executable, "-m", "flow_tinker.front", "--url", a.tinker, "--listen", f"127.0.0.1:{a.port}"]
+        return [sys.executable, "-m", "flow_tinker.front", "--url", a.tinker, "--listen", f"127.0.0.1:{a.port}", "--with-input"]
     words = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", a.model, "--host", "127.0.0.1", "--port", str(a.port)]
     words += ["--dtype", {"bf16": "bfloat16", "f32": "float32"}[a.dtype]]
     if a.length:
@@ -58,7 +58,9 @@ class Server:
 
     def __init__(self, a):
         self.port = a.port
-        self.process = subprocess.Popen(command(a), env=os.environ if a.tinker else environment(), stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
+        # What has a hosted server generate ends at the end of its input, also where this program is killed.
+        stdin = subprocess.PIPE if a.tinker else subprocess.DEVNULL
+        self.process = subprocess.Popen(command(a), env=os.environ if a.tinker else environment(), stdin=stdin, stdout=2, start_new_session=True)
 
     def healthy(self):
         try:

@@ -105,6 +105,19 @@ class Servers(unittest.TestCase):
         self.assertIn("it is started again in 1 s", program.stderr.read())
         program.stderr.close()
 
+    def test_a_front_ends_where_the_program_that_watches_it_is_killed(self):
+        tests = pathlib.Path(__file__).parent
+        self.environment["PYTHONPATH"] = os.pathsep.join(map(str, [PYTHON, tests / "tinker_stand_in", PYTHON.parent / ".pyarrow"]))
+        self.environment |= {"TINKER_STAND_IN": self.folder.name, "TINKER_STAND_IN_MODEL": "tiny"}
+        program = self.start("--tinker", "http://127.0.0.1:1")
+        self.until(self.healthy)
+        child = int(pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()[0])
+        program.kill()
+        program.wait()
+        self.until(lambda: not alive(child))
+        program.stdin.close()
+        program.stderr.close()
+
     def test_a_flow_that_is_killed_leaves_nothing(self):
         parent = subprocess.Popen([sys.executable, "-c", f"""
 import subprocess, sys, time

@@ -56,8 +56,8 @@ class Fake(BaseHTTPRequestHandler):
         if name == "create_sampling_session":
             own.samplers.append(body["model_path"])
             return self.say({"type": name, "sampling_session_id": str(len(own.samplers) - 1)})
-        number = str(len(own.answers))
         with own.lock:
+            number = str(len(own.answers))
             if fault == "late":
                 time.sleep(3600)
             try:

@@ -63,6 +63,7 @@ const RULES: &[Rule] = &[
     ),
     Rule(TimePart::Rollouts, |case| case.padding() >= 2.0, ["generation by `", "`"], &[CACHE, SHORTER, ELSEWHERE]),
     Rule(TimePart::Rollouts, |_| true, ["generation by `", "`"], &[SHORTER, ELSEWHERE]),
+    Rule(TimePart::Updates, |case| case.hosted(), ["the update `", "` on a server"], &[EPOCHS, MINIBATCH]),
     Rule(TimePart::Updates, |case| case.of(&["idle"]) > 0.4, ["the update `", "`, whose trainer waits between steps"], &[MINIBATCH]),
     Rule(TimePart::Updates, |case| case.of(&["export", "save"]) > 0.4, WRITES, &[advice("a faster disk"), ADAPTER]),
     Rule(TimePart::Updates, |_| true, ["the update `", "`"], &[TREE, EPOCHS, GPUS]),
@@ -102,12 +103,16 @@ pub fn sentence(shares: &TimeShares, pipeline: &Path) -> String {
     let padding = padding.map_or_else(String::new, |padding| format!(", {padding:.1} tokens computed for each distinct one"));
     let means = |Lever(means, setting, change): &Lever| {
         if setting.is_empty() {
-            return Some((*means).to_owned());
+            return (*means != ADAPTER.0 || !case.adapts()).then(|| (*means).to_owned());
         }
         let set = case.set(setting, *change)?;
         accepted(std::slice::from_ref(&set)).map(|_| format!("{means} (`--set {set}`)"))
     };
-    let levers: Vec<String> = levers.iter().filter_map(means).collect();
+    let mut levers: Vec<String> = levers.iter().filter_map(means).collect();
+    // Where environments are programs, no worker waits less.
+    if levers.len() > 1 {
+        levers.retain(|lever| lever != WORKERS.0);
+    }
     let levers = match levers.is_empty() {
         true => "No setting of this pipeline is known to shorten it".to_owned(),
         false => format!("To shorten it: {}", levers.join(", or ")),
@@ -134,9 +139,20 @@ impl Case<'_> {
         names.iter().map(|name| self.shares.sum(self.id, &format!("{name}_seconds"))).sum::<f64>() / self.seconds
     }
 
+    fn model_is(&self, which: impl Fn(&Value) -> bool) -> bool {
+        self.node.zip(self.model()).and_then(|((pipeline, _), name)| pipeline.models.get(&name)).is_some_and(which)
+    }
+
     fn served(&self) -> bool {
-        let model = self.node.zip(self.model()).and_then(|((pipeline, _), name)| pipeline.models.get(&name));
-        model.is_some_and(|model| model["serve"].is_object() || model["openai"].is_string())
+        self.model_is(|model| model["serve"].is_object() || model["openai"].is_string())
+    }
+
+    fn hosted(&self) -> bool {
+        self.model_is(|model| model["train"]["tinker"].is_string())
+    }
+
+    fn adapts(&self) -> bool {
+        self.model_is(|model| model["lora"].is_object() || model["adapter"].is_string())
     }
 
     /// Whether the model waits for environments. Updates keep its thread busy, too; where they take longer than it was
@@ -202,6 +218,7 @@ log: [rollout]
 
     const TINY: &str = "new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1";
     const SERVED: &str = "load: models/base, lora: { rank: 8, alpha: 16 }, serve: { vllm: [\"http://127.0.0.1:8000\"] }";
+    const HOSTED: &str = "load: models/base, lora: { rank: 8, alpha: 16 }, train: { tinker: \"http://127.0.0.1:8000\" }";
     const PROCESS: &str = "env: process, command: [x], name: x, processes: 4";
 
     fn said(yaml: &str, nodes: &[(&str, &[(&str, f64)])]) -> String {
@@ -236,9 +253,7 @@ log: [rollout]
         let shared = said(&free, &[rollout, ("engine", &[("policy_busy_seconds", 5.0)]), ("update", &[("lr", 1e-4), ("seconds", 7.0)])]);
         assert!(shared.starts_with("53% of the time is generation by `rollout`"), "the thread was never idle: {shared}");
         let process = pipeline(TINY, PROCESS, "decode: free");
-        let expected = format!(
-            "{waits}more processes of the environment (`--set nodes.tasks.with.processes=8`), or more worker threads (`--workers`)."
-        );
+        let expected = format!("{waits}more processes of the environment (`--set nodes.tasks.with.processes=8`).");
         assert_eq!(said(&process, &[rollout, idle, UPDATE]), expected);
 
         let served = said(&pipeline(SERVED, "env: sokoban", "decode: free"), &[rollout, UPDATE]);
@@ -258,6 +273,14 @@ log: [rollout]
         let idle = "90% of the time is the update `update`, whose trainer waits between steps. No setting of this pipeline is known to shorten it.";
         assert_eq!(update(&[("idle_seconds", 9.0)]), idle, "all rows are one step already");
         assert!(update(&[("save_seconds", 9.0)]).contains("which writes weights for much of it. To shorten it: a faster disk"));
+        let hosted = pipeline(HOSTED, "env: sokoban", "decode: free");
+        let saves = said(&hosted, &[rollout, ("update", &[("lr", 1e-4), ("seconds", 18.0), ("save_seconds", 9.0)])]);
+        assert!(saves.starts_with("90% of the time is the update `update` on a server. To shorten it: fewer passes"), "{saves}");
+        let disk = said(
+            &pipeline(SERVED, "env: sokoban", "decode: free"),
+            &[("rollout", &[("turns", 9.0), ("seconds", 9.0), ("adapter_seconds", 8.0)])],
+        );
+        assert!(disk.ends_with("To shorten it: a disk that run and servers share."), "it has an adapter: {disk}");
         let waits = said(&free, &[("rollout", &[("turns", 9.0), ("seconds", 9.0), ("adapter_seconds", 8.0)]), UPDATE]);
         assert!(waits.starts_with("73% of the time is the wait of `rollout` for weights at servers. To shorten it: a disk"), "{waits}");
     }

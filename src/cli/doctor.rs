@@ -12,6 +12,7 @@ use flow_env::{installed, TABLE};
 use flow_policy::rates::{operations, tokens, TokenRates};
 use flow_policy::{gpus, instructions, libtorch, DeviceChoice, FoundDevice, Hardware};
 use flow_serve::{look, ServerStatus};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -70,9 +71,9 @@ impl DoctorArgs {
         let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), processor(), memory(), self.device()?];
         findings.extend([torch(), duckdb(), python()]);
         findings.push(worlds());
-        for address in self.addresses()? {
-            findings.push(server(look(&address)));
-        }
+        let (addresses, tinker) = self.addresses()?;
+        findings.extend(addresses.iter().map(|address| server(look(address))));
+        findings.extend(tinker.iter().map(|address| hosted(address)));
         findings.extend(self.subjects.iter().filter(|subject| is_model(subject)).map(|path| speed(path)));
         match self.format {
             OutputFormat::Json => answer(&serde_json::to_string_pretty(&findings)?),
@@ -96,28 +97,31 @@ impl DoctorArgs {
         })
     }
 
-    /// The servers that were named, and those of pipelines that were named.
-    fn addresses(&self) -> Result<Vec<String>> {
-        let mut addresses = Vec::new();
+    /// The servers that were named, and those of pipelines that were named; then servers of Tinker's protocol.
+    fn addresses(&self) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
+        let (mut addresses, mut tinker) = (BTreeSet::new(), BTreeSet::new());
         for subject in &self.subjects {
-            if subject.starts_with("http://") || subject.starts_with("https://") {
-                addresses.push(subject.clone());
-                continue;
+            if subject.starts_with("https://") {
+                tinker.insert(subject.clone());
             }
-            if is_model(subject) {
+            if subject.starts_with("http://") {
+                addresses.insert(subject.clone());
+            }
+            if is_model(subject) || subject.starts_with("http") {
                 continue;
             }
             let pipeline = flow_pipeline::load(Path::new(subject), &[], &ops::catalog())?;
             for model in pipeline.models.values() {
                 let lists = [&model["serve"]["vllm"], &model["serve"]["sglang"]];
-                let one = [&model["serve"]["openai"], &model["openai"], &model["serve"]["tinker"], &model["train"]["tinker"]];
+                let one = [&model["serve"]["openai"], &model["openai"]];
+                tinker.extend(
+                    [&model["serve"]["tinker"], &model["train"]["tinker"]].into_iter().filter_map(|address| Some(address.as_str()?.into())),
+                );
                 let listed = lists.into_iter().filter_map(|list| list.as_array()).flatten();
                 addresses.extend(listed.chain(one).filter_map(|address| address.as_str().map(String::from)));
             }
         }
-        addresses.sort();
-        addresses.dedup();
-        Ok(addresses)
+        Ok((addresses, tinker))
     }
 }
 
@@ -279,6 +283,7 @@ fn hosted(address: &str) -> Finding {
     match asked() {
         Err(why) => Finding::new("server", format!("{address}, of Tinker's protocol")).but(State::Missing, why),
         Ok(output) if output.status.success() => Finding::new("server", text(&output.stdout)),
-        Ok(output) => Finding::new("server", format!("{address} {}", text(&output.stdout))).but(State::Wrong, text(&output.stderr)),
+        Ok(output) => Finding::new("server", if output.stdout.is_empty() { address.into() } else { text(&output.stdout) })
+            .but(State::Wrong, text(&output.stderr)),
     }
 }

@@ -29,6 +29,8 @@ struct ProgressState {
     last: Option<Instant>,
     done: u64,
     before: Option<f64>,
+    /// The last success on a frozen panel, and whether an earlier one is known.
+    panel: Option<f64>,
     after: Option<f64>,
     /// Success in training, of each iteration that has it.
     played: Vec<f64>,
@@ -87,8 +89,9 @@ impl Progress {
         let mut state = self.state.lock();
         let measured = on_panel(&committed.figures, evaluations);
         if let Some(success) = measured {
+            state.after = state.before.map(|_| success);
             state.before.get_or_insert(success);
-            state.after = Some(success);
+            state.panel = Some(success);
         }
         let find = |name: &str| figure(&committed.figures, evaluations, name);
         // Beside an update by demonstrations, whose loss says something else.
@@ -111,7 +114,7 @@ impl Progress {
             Some(format!("{}/{}", state.done, self.iterations)),
             Some(format!("{left:.0}s left")),
             shown("success", find("success")),
-            state.after.map(|success| format!("panel {:.1}%", 100.0 * success)),
+            state.panel.map(|success| format!("panel {:.1}%", 100.0 * success)),
             shown("return", find("return")),
             (state.failed > 0.0).then(|| format!("{} failed", state.failed)),
             shown("loss", learnt("loss")),

@@ -2,6 +2,7 @@
 //! process and a run of its own.
 
 use super::begun::{self, RunProgress};
+use super::budget::Budget;
 use super::decline::percent;
 use super::error::{Error, Result};
 use super::grid::Case;
@@ -33,6 +34,13 @@ impl CaseRun {
             error => error,
         })
     }
+}
+
+/// Whether a run has used up what it may.
+fn spent(run: &Path, budget: Option<u64>) -> Result<bool> {
+    let committed = flow_log::Run::open(run)?.manifest()?.committed;
+    let earlier: Vec<_> = committed.into_iter().map(|committed| (committed.iteration, committed.metrics)).collect();
+    Ok(Budget::new(budget, &earlier).is_err())
 }
 
 /// One run that ended well.
@@ -77,7 +85,9 @@ pub fn each(cases: &[CaseRun], arguments: &[OsString], machine: &Machine) -> Com
             RunProgress::Finished => ", which is finished",
         };
         eprintln!("{} -> {}{kept}", what.join(", "), run.display());
-        if begun == RunProgress::Finished {
+        // One that has used its budget up is as far as it goes.
+        let over = matches!(begun, RunProgress::Partial(_)) && spent(&run, machine.budget)?;
+        if begun == RunProgress::Finished || over {
             ended.push(FinishedRun { case: case.clone(), success: successes(&run, pipeline)?, run });
             continue;
         }

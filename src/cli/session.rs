@@ -149,15 +149,15 @@ impl TrainingSession<'_> {
         }
         saved?;
         drop(self.lock);
+        let why = budget.over().filter(|_| stopped);
         if stopped {
-            let why = budget.over();
             let said = why.as_ref().map(|why| format!("{why}: ")).unwrap_or_default();
             eprintln!("{said}stopped after {} iterations; they are committed, and `flow resume {root}` goes on", summary.iterations);
             if why.is_none() {
                 return Ok(ExitCode::from(130));
             }
         }
-        NextCommands { run: self.folder.root(), replays: self.replays.map(|r| r.run), played, otherwise }
+        NextCommands { run: self.folder.root(), replays: self.replays.map(|r| r.run), stopped: why, played, otherwise }
             .print(self.machine.format, &summary);
         Ok(ExitCode::SUCCESS)
     }

@@ -12,6 +12,8 @@ pub struct NextCommands<'a> {
     pub run: &'a Path,
     /// The run that this one replays.
     pub replays: Option<String>,
+    /// Why it ended before its last iteration.
+    pub stopped: Option<String>,
     /// A logged node whose rows are turns of episodes.
     pub played: Option<String>,
     /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
@@ -24,6 +26,8 @@ pub struct RunAnswer<'a> {
     run: String,
     /// The run that this one replays.
     replays: Option<&'a str>,
+    /// Why it ended before its last iteration: the budget that is used up.
+    stopped: Option<&'a str>,
     #[serde(flatten)]
     summary: &'a TrainingSummary,
 }
@@ -38,7 +42,8 @@ impl NextCommands<'_> {
     }
 
     fn json(&self, summary: &TrainingSummary) -> String {
-        let answer = RunAnswer { run: self.run.display().to_string(), replays: self.replays.as_deref(), summary };
+        let answer =
+            RunAnswer { run: self.run.display().to_string(), replays: self.replays.as_deref(), stopped: self.stopped.as_deref(), summary };
         json!(answer).to_string()
     }
 

@@ -189,6 +189,40 @@ fn several_seeds_are_several_runs() {
     );
 }
 
+/// A budget is each run's; one that has used it up is kept as a finished one is.
+#[test]
+fn seeds_with_a_budget_are_continued() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = pipeline(folder.path(), SMALL);
+    let run = |seeds: &str| {
+        let mut command = flow();
+        command
+            .arg("run")
+            .arg(&path)
+            .args(["--seeds", seeds, "--budget", "1", "--format", "json", "--out"])
+            .arg(folder.path().join("many"));
+        command.args(["--set", "iterations=9"]);
+        done(&mut command)
+    };
+    let first: Vec<serde_json::Value> = serde_json::from_str(&run("4")).unwrap();
+    let committed = || flow_log::Run::open(&folder.path().join("many-seed4")).unwrap().manifest().unwrap().committed.len();
+    let (ended, both) = (committed(), run("4,9"));
+    assert!((1..9).contains(&ended) && committed() == ended, "{ended}");
+    let both: Vec<serde_json::Value> = serde_json::from_str(&both).unwrap();
+    assert_eq!((both.len(), &both[0]["run"]), (2, &first[0]["run"]));
+    // A resume has nothing left, and a run says why it ended.
+    assert!(fails(flow().arg("resume").arg(folder.path().join("many-seed4")).args(["--budget", "1"])).contains("leaves none"));
+    let one = done(
+        flow()
+            .arg("run")
+            .arg(&path)
+            .args(["--set", "iterations=9", "--budget", "1", "--format", "json", "--out"])
+            .arg(folder.path().join("one")),
+    );
+    let one: serde_json::Value = serde_json::from_str(&one).unwrap();
+    assert!(one["stopped"].as_str().unwrap().contains("tokens of --budget 1 are used"), "{one}");
+}
+
 /// A killed `--seeds` takes its run with it, and the same command goes on with it.
 #[test]
 fn killed_seeds_leave_nothing_in_the_background_and_are_continued() {

@@ -256,7 +256,7 @@ fn a_line_that_cannot_be_read_is_named() {
     std::fs::remove_dir_all(&out).unwrap();
 
     std::fs::write(&file, "{\"prompt\": 1}\n").unwrap();
-    assert!(refused(&file, &[]).contains("name its format with --from"));
+    assert!(refused(&file, &[]).contains("`flow import --from FORMAT` reads it by name"));
     assert!(refused(&file, &["--from", "verifiers"]).contains("changed.jsonl:1: missing field `task`"));
     assert!(refused(&folder.path().join("none"), &[]).contains("none"));
 }

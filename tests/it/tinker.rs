@@ -173,6 +173,11 @@ fn doctor_says_what_a_hosted_server_makes_of_a_gradient() {
     let asked = |url: &str| Hosted::here(folder.path(), flow()).args(["doctor", url]).output().unwrap();
     let found = String::from_utf8(asked("https://127.0.0.1:1").stdout).unwrap();
     assert!(found.contains("reduction: `cross_entropy` is no sum"), "{found}");
+    // A pipeline says what its server is: one that answers nothing is no server of models without adapters.
+    let hosted = Hosted::start(folder.path());
+    let written = pipeline(folder.path(), &hosted.pipeline(1).replace("http://127.0.0.1:1\"", "https://tinker.invalid\""));
+    let output = hosted.flow().arg("doctor").arg(&written).output().unwrap();
+    assert!(!output.status.success() && text(&output.stdout).contains("TINKER_API_KEY isn't set"), "{}", text(&output.stdout));
     let refused = asked("https://tinker.invalid");
     let found = String::from_utf8(refused.stdout).unwrap();
     assert!(!refused.status.success() && found.contains("TINKER_API_KEY isn't set"), "{found}");

@@ -25,13 +25,9 @@ pub struct ServerStatus {
     pub adapters: bool,
 }
 
-/// Looks at the server at this address, `http://HOST:PORT` with or without a path. By `https://` it is one of Tinker's
-/// protocol: no other one is called so.
+/// Looks at the server at this address, `http://HOST:PORT` with or without a path.
 pub fn look(address: &str) -> ServerStatus {
     let mut status = ServerStatus { address: address.into(), tinker: false, fault: None, version: None, models: vec![], adapters: false };
-    if address.starts_with("https://") {
-        return ServerStatus { tinker: true, ..status };
-    }
     let host = address.trim_start_matches("http://").split('/').next().unwrap_or_default();
     let place = |path: &str| format!("http://{host}{path}");
     let config = Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(false).proxy(None).build();
@@ -54,6 +50,10 @@ pub fn look(address: &str) -> ServerStatus {
     };
     status.version = get("/version").and_then(|said| Some(said["version"].as_str()?.to_owned()));
     let models = get("/v1/models").unwrap_or_default();
+    if !models["data"].is_array() {
+        status.fault = Some("it doesn't say which models it serves (`/v1/models`), or asks for a key".into());
+        return status;
+    }
     status.models = models["data"].as_array().into_iter().flatten().filter_map(|model| Some(model["id"].as_str()?.to_owned())).collect();
     // Without a name nothing is loaded, and a server without the route says so in another way.
     let codes = ["/v1/load_lora_adapter", "/load_lora_adapter"].map(|path| {

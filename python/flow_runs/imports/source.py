@@ -99,7 +99,7 @@ def unknown(text: bytes, first: Any, has: Callable[[str], bool]) -> str:
         return "is no JSON Lines: write one JSON object a line, as by `jq -c '.[]'`"
     return (
         "is neither an episode of verifiers' traces.jsonl, nor a rollout of NeMo Gym, nor a conversation (`messages`, `conversations`, or `prompt` "
-        "with `completion`): name its format with --from"
+        "with `completion`): `flow import --from FORMAT` reads it by name"
     )
 
 

@@ -37,7 +37,8 @@ fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, St
     if let Some((_, address)) = twice {
         return Some((format!("{address} is named twice"), "name each server once".into()));
     }
-    if serve.tinker.is_some() && serve.tinker.as_deref() != model["train"]["tinker"].as_str() {
+    let plain = |url: &str| url.trim_end_matches('/').to_owned();
+    if serve.tinker.is_some() && serve.tinker.as_deref().map(plain) != model["train"]["tinker"].as_str().map(plain) {
         let message = format!("the weights of `{name}` lie on the server that it learns on, and no other one generates by them");
         return Some((message, "name the same server in `train: { tinker: ... }`, or give `serve` a vLLM".into()));
     }

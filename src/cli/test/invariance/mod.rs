@@ -79,6 +79,12 @@ fn outcome(case: &Case, runs: &Runs, base: &Measured, pipeline: &Pipeline) -> Re
     }
 }
 
+/// What went wrong, without the advice: the run's folder is gone.
+fn reason(error: &Error) -> String {
+    let text = error.text();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
 fn head() -> String {
     format!("{:<44}  {:>12}  {:>9}", "way", "largest", "bound")
 }
@@ -86,7 +92,7 @@ fn head() -> String {
 fn line(case: &Case, outcome: &Result<Option<Difference>>) -> String {
     let bound = case.bound.map_or("0".into(), |bound| format!("{bound:.0e}"));
     match (outcome, &case.way) {
-        (Err(error), _) => format!("{:<44}  {:>12}  {bound:>9}  failed: {}", case.name, "-", error.text().trim_start_matches("error: ")),
+        (Err(error), _) => format!("{:<44}  {:>12}  {bound:>9}  failed: {}", case.name, "-", reason(error)),
         (Ok(None), Way::NotHad(why)) => format!("{:<44}  {:>12}  {:>9}  not had: {why}", case.name, "-", "-"),
         (Ok(None), _) => format!("{:<44}  {:>12}  {:>9}", case.name, "-", "-"),
         (Ok(Some(difference)), _) => {
