@@ -57,6 +57,12 @@ class Folders(unittest.TestCase):
             with self.assertRaises(source.Refused):
                 write("notes.txt")
             self.assertEqual(write("completions_2.jsonl", "completions_1.jsonl"), ["completions_1.jsonl", "completions_2.jsonl"])
+            (folder / "a_link.jsonl").symlink_to(folder / "completions_1.jsonl")
+            self.assertEqual(write(), ["a_link.jsonl", "completions_2.jsonl"], "a link and its file are one")
+            (folder / "a_link.jsonl").unlink()
+            (folder / "completions_1.jsonl").write_text('{"messages": [], "reward": NaN}\n')
+            with self.assertRaisesRegex(source.Refused, "completions_1.jsonl:1 can't be read: NaN is no JSON"):
+                source.detect(folder / "completions_1.jsonl")
             self.assertEqual(write("rollouts/step_0/eval/all/traces.jsonl"), ["rollouts/step_0/eval/all/traces.jsonl"], "a known name")
             subsets = [f"rollouts/step_1/train/{subset}/traces.jsonl" for subset in ("all", "effective")]
             self.assertEqual(write(*subsets), subsets[1:])

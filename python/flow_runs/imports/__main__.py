@@ -29,6 +29,8 @@ def main() -> None:
         out.write(encoded({"refused": list(error.args)}))
     except OSError as error:
         out.write(encoded({"refused": [f"{error.filename}: {error.strerror}"]}))
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 main()

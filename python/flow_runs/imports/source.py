@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import conversation, nemo_gym, verifiers
-from .values import at, parsed
+from .values import Bad, at, parsed
 
 # The longest line that is read, in bytes.
 LONGEST = 512 << 20
@@ -60,7 +60,8 @@ def files_of(path: Path) -> list[Path]:
     """A file, or the files of rollouts in a folder."""
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*.jsonl") if file.is_file())
+    # A link beside the file that it leads to is no further file.
+    found = sorted({file.resolve(): file for file in sorted(path.rglob("*.jsonl"), reverse=True) if file.is_file()}.values())
     if not found:
         raise Refused(f"{path} has neither a run nor a file of rollouts (`.jsonl`)")
     named = next((named for name in KNOWN if (named := [file for file in found if file.name == name])), found)
@@ -75,6 +76,8 @@ def detect(path: Path) -> str:
     text = next((line for _, _, line in lines(path)), b"")
     try:
         first = parsed(text)
+    except Bad as why:
+        raise Refused(f"{path}:1 can't be read: {why}") from None
     except ValueError:
         first = None
     has = lambda key: isinstance(first, dict) and key in first
