@@ -54,10 +54,10 @@ def main() -> int:
                 why = [line for line in done.stderr.splitlines() if line.startswith("error: ")] or done.stderr.strip().splitlines()[-1:]
                 print(f"{file.stem:40} left out: {why[0].removeprefix('error: ')}", flush=True)
                 continue
-            wrong = [case for case in cases if case.get("same") is False or "error" in case]
+            wrong = [case for case in cases if case.get("same") is False or case.get("error")]
             good &= not wrong
             silent = ", without a gradient" if "no update had a gradient" in done.stderr else ""
-            ran = [case for case in cases if "largest" in case]
+            ran = [case for case in cases if case.get("largest") is not None]
             worst = max(ran, key=lambda case: case["largest"])
             for case in ran:
                 largest[case["case"]] = max(largest.get(case["case"], 0.0), case["largest"])
