@@ -85,10 +85,10 @@ mod tests {
             let made = made.unwrap();
             assert!(made.iter().zip(expected).all(|(made, expected)| (made - expected).abs() < 1e-5), "{made:?}");
         };
-        let half = 0.5_f64.sqrt();
+        let half = 0.5_f32.sqrt();
         near(grpo(&rows()), [half, half, half, -half, -half]);
         near(gigpo(&rows()), [2.0 * half, 2.0 * half, half, -2.0 * half, -2.0 * half]);
-        near(rtmc(&rows()), [0.0, 2.0_f64.sqrt(), 0.0, 0.0, -2.0_f64.sqrt()]);
+        near(rtmc(&rows()), [0.0, 2.0_f32.sqrt(), 0.0, 0.0, -2.0_f32.sqrt()]);
         let known = [Some(0.5), Some(-0.5), None, Some(0.0), Some(-2.0)];
         assert_eq!(same_signs(known.into_iter(), &rtmc(&rows()).unwrap()), 0.5);
     }
