@@ -9,7 +9,7 @@ use flow_pipeline::{load, Node, Pipeline, Role};
 use serde_json::Value;
 use std::path::Path;
 
-/// Seconds of a run whose shares say nothing yet.
+/// Seconds: the shares of a shorter run say nothing yet.
 const SHORT: f64 = 60.0;
 
 /// The share from which a part is named as the bottleneck.
@@ -172,18 +172,17 @@ impl Case<'_> {
     fn set(&self, setting: &str, change: fn(&Value) -> Option<Value>) -> Option<String> {
         let (pipeline, node) = self.node?;
         let given = |path: &str| pipeline.source.pointer(&format!("/{}", path.replace('.', "/"))).unwrap_or(&Value::Null);
-        let path = |id: &str| pipeline.around(id).map_or(format!("nodes.{id}"), |around| format!("nodes.{}.nodes.{id}", around.id));
         let (owner, name) = setting.split_once('.')?;
         let owner = match owner {
-            "node" => path(&node.id),
+            "node" => pipeline.path_to(&node.id),
             "model" => format!("models.{}", self.model()?),
-            "source" => path(
+            "source" => pipeline.path_to(
                 &pipeline.all().find(|other| ops::is(other, Role::Opens) && node.inputs.iter().any(|input| input.from == other.id))?.id,
             ),
             // Choices among given answers are as long as those are.
             _ => {
                 ops::agents(node).first().filter(|agent| agent.free)?;
-                let own = path(&node.id) + ".with.agent";
+                let own = pipeline.path_to(&node.id) + ".with.agent";
                 given(&own).as_str().map_or(own.clone(), |name| format!("agents.{name}"))
             }
         };

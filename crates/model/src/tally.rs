@@ -29,7 +29,7 @@ impl Tally {
         }
     }
 
-    /// A server answered a prompt of so many tokens with so many.
+    /// A server answered: the tokens of the prompt, and those of the answer.
     pub fn served(&mut self, prompt: usize, answer: usize) {
         self.sent += prompt;
         self.written += answer;

@@ -194,6 +194,11 @@ impl Pipeline {
         steps
     }
 
+    /// Where `--set` finds the node `id`: `nodes.update`, or `nodes.trial.nodes.update` of one in a loop.
+    pub fn path_to(&self, id: &str) -> String {
+        self.around(id).map_or(format!("nodes.{id}"), |around| format!("nodes.{}.nodes.{id}", around.id))
+    }
+
     /// The loop of the node `id`.
     pub fn around(&self, id: &str) -> Option<&Node> {
         self.nodes.iter().find(|n| n.body.as_ref().is_some_and(|b| b.node(id).is_some()))

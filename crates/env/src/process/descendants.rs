@@ -22,9 +22,9 @@ const HIDDEN: Duration = Duration::from_millis(200);
 /// The time from one look to the next.
 const MOMENT: Duration = Duration::from_millis(2);
 
-/// As much of an environment as one read takes. A process that becomes another program between two reads gives up its
-/// environment, and what the first one took may end before the mark.
-const WHOLE: usize = 256 << 10;
+/// The most that a program's arguments and environment take on Linux, so that one read takes all. A process that becomes
+/// another program between two reads gives up its environment, and what the first one took may end before the mark.
+const WHOLE: usize = 6 << 20;
 
 /// Kills all processes that have this mark, and waits until they have ended.
 pub(super) fn kill_all(mark: &str) {

@@ -65,10 +65,9 @@ const EPS: f64 = 1e-5;
 
 /// The overrides that give each update this `eps`, where its own is smaller.
 fn steady(pipeline: &Pipeline) -> Vec<String> {
-    let path = |id: &str| pipeline.around(id).map_or(format!("nodes.{id}"), |around| format!("nodes.{}.nodes.{id}", around.id));
     let learns = pipeline.all().filter(|node| ops::is(node, Role::Learns));
     let sharp = learns.filter(|node| node.with.raw()["eps"].as_f64().unwrap_or(0.0) < EPS);
-    sharp.map(|node| format!("{}.with.eps={EPS}", path(&node.id))).collect()
+    sharp.map(|node| format!("{}.with.eps={EPS}", pipeline.path_to(&node.id))).collect()
 }
 
 /// How far a case is from the plain run; nothing where the pipeline doesn't have it.
