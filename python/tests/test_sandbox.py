@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from flow_env.door import sandbox
+from flow_env.door import bubblewrap, sandbox
 from flow_env.door.settings import ProgramSettings, Wrong
 from tests import test_harbor, test_mcp
 from tests.door_driver import Flow, tool_calls
@@ -31,7 +31,7 @@ def unusable():
     if importlib.util.find_spec("aiohttp") is None:
         return "the package aiohttp isn't here"
     try:
-        sandbox.Sandbox(ProgramSettings(command=["true"], tasks="-", **BOX), [], None)
+        bubblewrap.Bubblewrap(ProgramSettings(command=["true"], tasks="-", **BOX), [], None)
     except Wrong as wrong:
         return str(wrong)[:200]
     return ""
@@ -167,7 +167,7 @@ found += [path for path in ("/proc/kcore", "/proc/kmsg", "/proc/slabinfo", "/pro
         self.assertEqual(found[5:], [])
         self.assertEqual(found[:3], ["0" * 16, "0" * 16, "1"])
         self.assertEqual(found[4], "None", "a signal that process 1 doesn't see")
-        if "--disable-userns" in sandbox.Sandbox(ProgramSettings(command=["true"], tasks="-", **BOX), [], None).options:
+        if "--disable-userns" in bubblewrap.Bubblewrap(ProgramSettings(command=["true"], tasks="-", **BOX), [], None).options:
             self.assertNotEqual(found[3], 0)
 
     def test_forks_without_end(self):

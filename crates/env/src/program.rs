@@ -45,11 +45,15 @@ struct ProgramSettings {
     #[serde(default, skip_serializing_if = "StartMode::is_process")]
     #[schemars(extend("default" = "process"))]
     start: StartMode,
-    /// Where its processes run, and a checking command's: `sandbox: bubblewrap` is for programs, and models behind them,
-    /// that aren't trusted.
+    /// Where its processes run, and a checking command's: `bubblewrap`, `docker` and `podman` are for programs, and
+    /// models behind them, that aren't trusted.
     #[serde(default, skip_serializing_if = "Sandbox::is_none")]
     #[schemars(extend("default" = "none"))]
     sandbox: Sandbox,
+    /// With `sandbox: docker` or `podman`: the image that it runs in, which needs `python3` and is never pulled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = Value::Null))]
+    image: Option<String>,
     /// In a sandbox: this machine's network, with every server on its loopback. Without it the program reaches the
     /// model's base URL and nothing else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -148,11 +152,19 @@ enum Sandbox {
     /// In namespaces of their own, by bubblewrap (`bwrap`): the system's folders and their own to read, FLOW_FOLDER to
     /// write, no network but the model, and limits.
     Bubblewrap,
+    /// In a container of `image`, by a Docker daemon on this machine: the same, with the image's programs.
+    Docker,
+    /// The same by Podman, which needs no daemon.
+    Podman,
 }
 
 impl Sandbox {
     fn is_none(&self) -> bool {
         *self == Sandbox::None
+    }
+
+    fn is_container(&self) -> bool {
+        matches!(self, Sandbox::Docker | Sandbox::Podman)
     }
 }
 
@@ -201,7 +213,8 @@ fn read(_: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
 
 /// Refuses settings of a sandbox where there is none, and forks in one.
 fn sandboxed(settings: &ProgramSettings) -> Result<(), String> {
-    let ProgramSettings { sandbox, network, write_folder, read, hide, memory_mb, max_processes, cpu_seconds, disk_mb, .. } = settings;
+    let ProgramSettings { sandbox, image, network, write_folder, read, hide, memory_mb, max_processes, cpu_seconds, disk_mb, .. } =
+        settings;
     let given = [
         ("network", *network),
         ("write_folder", *write_folder),
@@ -215,6 +228,12 @@ fn sandboxed(settings: &ProgramSettings) -> Result<(), String> {
     match given.iter().find(|(_, given)| *given) {
         Some((name, _)) if sandbox.is_none() => {
             Err(format!("{name}: it is a setting of a sandbox, and there is none: say `sandbox: bubblewrap`"))
+        }
+        _ if sandbox.is_container() && image.is_none() => {
+            Err("image: a container needs one, such as `image: python:3.12-slim`: with `python3` and the program's packages".into())
+        }
+        _ if !sandbox.is_container() && image.is_some() => {
+            Err("image: it is a setting of a container: say `sandbox: docker` or `sandbox: podman`".into())
         }
         _ if !sandbox.is_none() && !settings.start.is_process() => {
             Err("start: `fork` isn't possible in a sandbox, because its forks would share one: say `start: process`".into())
@@ -280,6 +299,12 @@ mod tests {
         };
         let settings = boxed(json!({ "sandbox": "bubblewrap", "memory_mb": 512 })).unwrap().program().unwrap().command[4].clone();
         assert!(settings.contains(r#""sandbox":"bubblewrap""#) && settings.contains(r#""memory_mb":512"#), "{settings}");
+        let settings = boxed(json!({ "sandbox": "podman", "image": "a:1" })).unwrap().program().unwrap().command[4].clone();
+        assert!(settings.contains(r#""sandbox":"podman","image":"a:1""#), "{settings}");
+        let image = boxed(json!({ "sandbox": "docker" })).unwrap_err().to_string();
+        assert!(image.contains("image: a container needs one"), "{image}");
+        let image = boxed(json!({ "sandbox": "bubblewrap", "image": "a:1" })).unwrap_err().to_string();
+        assert!(image.contains("image: it is a setting of a container"), "{image}");
         let none = boxed(json!({ "disk_mb": 5 })).unwrap_err().to_string();
         assert!(none.contains("disk_mb: it is a setting of a sandbox, and there is none"), "{none}");
         let fork = boxed(json!({ "sandbox": "bubblewrap", "start": "fork" })).unwrap_err().to_string();

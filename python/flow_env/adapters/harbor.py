@@ -68,7 +68,7 @@ class Harbor(World):
         for folder in folders:
             try:
                 tasks[folder.name] = read(folder)
-                if self.sandbox and any(sandbox.inside(tasks[folder.name]["work"], one) for one in (*sandbox.SYSTEM, "/dev", "/proc")):
+                if self.sandbox and any(sandbox.inside(tasks[folder.name]["work"], one) for one in self.sandbox.unwritable):
                     raise Wrong(f"its WORKDIR {tasks[folder.name]['work']} is in a folder that a sandbox can't write to")
             except Wrong as error:
                 wrong.append(f"{folder.name}: {error}")

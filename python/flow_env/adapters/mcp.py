@@ -32,8 +32,8 @@ from pydantic import ValidationError
 
 from ..door import ask, files, sandbox, strict
 from ..door.episode import Episode, Failure, cause
-from ..door.program import COMPLAINTS, environment, said_last
-from ..door.settings import SandboxSettings, Tasks, Wrong, executable, is_command
+from ..door.program import COMPLAINTS, said_last
+from ..door.settings import SandboxSettings, Tasks, Wrong, is_command
 from ..door.tools import Conversation, ToolSettings, WrongCall
 from ..door.world import World
 from ..limits import Json
@@ -58,10 +58,10 @@ class McpSettings(ToolSettings, SandboxSettings):
             if not (kind == "command" and is_command(value) or kind == "url" and isinstance(value, str) and value.startswith("http")):
                 raise Wrong(f'the server `{name}` is neither {{"command": [...]}} nor {{"url": "http://..."}}')
             if kind == "command":
-                executable(server["command"], self.folder)
+                self.runs(server["command"], self.folder)
         if not (isinstance(self.reward, dict) and set(self.reward) == {"command"} and is_command(self.reward["command"])):
             raise Wrong(f'`reward` is {self.reward!r}; it is {{"command": [...]}}')
-        executable(self.reward["command"], self.folder)
+        self.runs(self.reward["command"], self.folder)
         if not isinstance(self.system, str):
             raise Wrong("`system` is no text")
 
@@ -87,6 +87,10 @@ class Mcp(World):
     def episode(self, task: Json, seed: int) -> Episode:
         return Served(self.about, task, seed, self.sandbox)
 
+    async def end(self) -> None:
+        if self.sandbox is not None:
+            self.sandbox.close()
+
 
 class Served(Conversation):
     settings: McpSettings
@@ -106,6 +110,7 @@ class Served(Conversation):
                 for name, server in self.settings.servers.items():
                     await self.connect(stack, name, server, complaints)
                 whole = await self.converse(self.settings.turns)
+        await self.swept()
         transcript = "".join(json.dumps(message, ensure_ascii=False) + "\n" for message in self.messages)
         said = await self.checked(self.settings.reward["command"], self.settings.folder, FLOW_TRANSCRIPT=("transcript.jsonl", transcript))
         return self.end(said, truncated=not whole)
@@ -116,8 +121,7 @@ class Served(Conversation):
             client = Client(server["url"])
         else:
             command, *arguments = self.boxed(server["command"], self.settings.folder)
-            env = environment(self.settings.passed, self.variables())
-            parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=self.settings.folder)
+            parameters = StdioServerParameters(command=command, args=arguments, env=self.environment(), cwd=self.settings.folder)
             client = Client(stdio_client(parameters, complaints))
         try:
             async with asyncio.timeout(seconds):

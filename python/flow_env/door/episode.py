@@ -148,6 +148,8 @@ class Episode:
         """Waits until no process of it is left."""
         for program in self.programs:
             await program.end()
+        if self.sandbox is not None:
+            await self.sandbox.ended(self.home)
 
     def so_far(self) -> str:
         count = len(self.graph.nodes)
@@ -166,17 +168,23 @@ class Episode:
         """A program in this folder, with the task on its input. One that gets `more` variables checks what another has done."""
         program = Program(self.home, self.sandbox is not None)
         self.programs.append(program)
-        await program.start(self.boxed(command, folder, more), folder, environment(self.settings.passed, {**self.variables(), **(more or {})}), self.input, forks)
+        await program.start(self.boxed(command, folder, more), folder, self.environment(more), self.input, forks)
         if self.outcome is not None:
             program.kill()
         return program
+
+    def environment(self, more: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+        """The environment of a program, or of the sandbox that it runs in."""
+        client = self.sandbox.client if self.sandbox else ()
+        return environment([*self.settings.passed, *client], {**self.variables(), **(more or {})})
 
     def boxed(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None) -> List[str]:
         """The command in the episode's sandbox, if it has one."""
         if self.sandbox is None:
             return command
         files = [path for path in (self.file, *(more or {}).values()) if os.path.isfile(path) and path.startswith(folders.own())]
-        return self.sandbox.wrapped(command, folder, self.writable(), files, self.door(), checks=more is not None)
+        names = [*self.settings.passed, *self.variables(), *(more or {})]
+        return self.sandbox.wrapped(command, folder, self.writable(), files, self.door(), more is not None, self.home, names)
 
     def writable(self) -> List[Tuple[str, str]]:
         """The folders that its programs may write to, each with the place where they find it."""

@@ -50,6 +50,21 @@ def new() -> str:
     return tempfile.mkdtemp(dir=own())
 
 
+def lives(folder: str) -> bool:
+    """Whether the door of a folder holds its lock."""
+    try:
+        lock = files.open_plain(os.path.join(folder, LOCK))
+        if lock is None:
+            return False
+        with os.fdopen(lock, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except (OSError, files.Odd):
+        return os.path.isdir(folder)
+
+
 def remove_own() -> None:
     if OWN is not None:
         remove(OWN.path, LAST)

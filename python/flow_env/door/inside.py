@@ -25,11 +25,12 @@ STOPPED = 125
 
 
 def limited(told: Told) -> None:
-    """The limits that the kernel holds, each of one process."""
+    """The limits that the kernel holds, each of one process. In a container it also counts memory and processes of all: those of a user would
+    be all of this machine's."""
     memory, disk = told["memory_mb"] * MB, told["disk_mb"] * MB
     # Not of addresses: node, Java and torch reserve far more than they write to.
     for name, most in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_FSIZE, disk), (resource.RLIMIT_CPU, told["cpu_seconds"]),
-                       (resource.RLIMIT_NPROC, told["max_processes"]), (resource.RLIMIT_CORE, 0)):
+                       (resource.RLIMIT_CORE, 0), *([] if told.get("counted") else [(resource.RLIMIT_NPROC, told["max_processes"])])):
         hard = resource.getrlimit(name)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(name, (most, most))
@@ -127,6 +128,17 @@ def exceeded(told: Told, look: int) -> Optional[str]:
     return next((f"{value:.0f} {what}, and `{name}` is {told[name]}" for name, value, what in found if value > told[name]), None)
 
 
+def killed_for_memory() -> bool:
+    """Whether the kernel has killed a process because the container's memory was full: cgroup v2, and v1."""
+    for path, name in (("/sys/fs/cgroup/memory.events", "oom_kill "), ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill ")):
+        try:
+            with open(path) as file:
+                return any(line.startswith(name) and int(line.split()[1]) > 0 for line in file)
+        except (OSError, ValueError):
+            continue
+    return False
+
+
 def ended(text: str) -> int:
     os.write(2, f"\nthe sandbox has ended the program: it had {text}\n".encode())
     return STOPPED
@@ -146,6 +158,8 @@ def guarded(child: int, told: Told) -> int:
                 seconds = usage.ru_utime + usage.ru_stime
                 if status and seconds > told["cpu_seconds"] - LOOK:
                     return ended(f"{seconds:.0f} s of processor time, and `cpu_seconds` is {told['cpu_seconds']}")  # the kernel doesn't say which limit it holds
+                if told.get("counted") and status and killed_for_memory():
+                    return ended(f"more memory than `memory_mb`, which is {told['memory_mb']}: the kernel killed a process of it")
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             if not pid:
                 break

@@ -1,161 +1,79 @@
-"""`sandbox: bubblewrap`: a command in namespaces of its own, by `bwrap`. It sees the system's folders, its own and those that the settings
-name, all read-only; it has no network but the door; its processes together have limits, which `inside.py` holds.
+"""Where a world runs the commands of programs and models: `Bubblewrap`, or `Container` of Docker or Podman. Both make a command of a command.
 
-docs/agents.md says what it doesn't hold.
+docs/agents.md says what each of them holds.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from .settings import LIMITS, PYTHON, SandboxSettings, Wrong
+from .settings import CONTAINERS, LIMITS, SandboxSettings, Wrong
 
 INSIDE = str(Path(__file__).with_name("inside.py"))
 PROCESS_1 = "/.sandbox.py"
-SYSTEM = ("/usr", "/etc", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu")
-"""What programs need of a machine. Nothing else of it is there: no home, no `/run` with its sockets, no other disk."""
 SECRETS = (".env", ".git", "runs")
 """Of the folder of a program these are hidden."""
-ISOLATED = ["--unshare-all", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL", "--hostname", "sandbox"]
-NO_NESTING = ["--unshare-user", "--disable-userns"]
-"""Namespaces within the sandbox are a way into the kernel. Versions before 0.8 can't forbid them."""
-ADVICE = ("Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`) and allow user namespaces: on Ubuntu from 23.10 on by an AppArmor profile "
-          "for bwrap, in a container by `--security-opt seccomp=unconfined --security-opt systempaths=unconfined`. Or say `sandbox: none`: commands then run "
-          "as you, with your files and your network")  # in a line, since flow tells the last one
 PROBE = 20.0
+"""Seconds for a trial before the first episode."""
 
 
 def of(settings: SandboxSettings, commands: Sequence[Sequence[str]], folder: Optional[str]) -> Optional[Sandbox]:
     """The sandbox of these settings, once it has been tried; None where there is none."""
-    return None if settings.sandbox == "none" else Sandbox(settings, commands, folder)
+    if settings.sandbox == "none":
+        return None
+    if settings.sandbox in CONTAINERS:
+        from .container import Container
+
+        return Container(settings, commands, folder)
+    from .bubblewrap import Bubblewrap
+
+    return Bubblewrap(settings, commands, folder)
 
 
 class Sandbox:
-    def __init__(self, settings: SandboxSettings, commands: Sequence[Sequence[str]], folder: Optional[str]) -> None:
+    client: Sequence[str] = ()
+    """Variables of flow's own that the sandbox itself needs; programs don't get them."""
+
+    unwritable: Sequence[str] = ()
+    """Folders that it can't give a place of an episode's in."""
+
+    def __init__(self, settings: SandboxSettings, folder: Optional[str]) -> None:
         self.settings = settings
         self.home = os.path.realpath(os.path.expanduser("~"))
         self.folder = None if folder is None else os.path.realpath(folder)
         if self.folder is not None and inside(self.home, self.folder):
             raise Wrong(f"a sandbox shows a program its folder, and your home is in {self.folder}: give the program a `folder` of its own")
-        self.pythons: Dict[str, str] = {}
-        self.python = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else os.path.realpath(sys.executable)
-        given = [os.path.realpath(os.path.expanduser(path)) for path in settings.read]
-        for path in given:
+        self.given = [os.path.realpath(os.path.expanduser(path)) for path in settings.read]
+        for path in self.given:
             if not os.path.exists(path):
                 raise Wrong(f"`read` names {path}, which isn't there")
         for path in settings.hide:
-            if not os.path.exists(os.path.join(self.folder or "", os.path.expanduser(path))):
+            if not os.path.exists(self.place(path)):
                 raise Wrong(f"`hide` names {path}, which isn't in {self.folder or os.getcwd()}: a name that hides nothing is misspelt")
-        shown = [*given, *([] if self.python.startswith("/usr/") else [sys.base_prefix])]
-        for command in commands:
-            shown += self.needed(command[0])
-        shown += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and os.path.isdir(path)]
-        self.shown = outermost(path for path in map(os.path.abspath, shown) if not any(inside(path, one) for one in SYSTEM))
-        self.bwrap = shutil.which("bwrap") or ""
-        self.options = self.tried() + self.seen()
-        self.hidden = self.covered(self.settings.hide)
 
-    def needed(self, program: str) -> List[str]:
-        """The folders that a program lies in. Python itself says where its packages are."""
-        base = self.folder or os.getcwd()
-        path = shutil.which(program if os.sep not in program else os.path.join(base, program)) or program
-        if PYTHON.match(os.path.basename(program)):
-            code = "import site, sys; print(sys.executable, sys.prefix, sys.base_prefix, site.getusersitepackages(), sep='\\n')"
-            try:
-                said = subprocess.run([path, "-c", code], cwd=base, capture_output=True, text=True, timeout=PROBE)
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise Wrong(f"`{program}` doesn't say where its packages are: {error}") from None
-            lines = said.stdout.splitlines()
-            if said.returncode or len(lines) != 4 or not lines[0]:
-                raise Wrong(f"`{program}` doesn't say where its packages are: {said.stderr.strip()[-300:]}")
-            # A shim, as of pyenv, is a script that needs more than the Python that it starts.
-            self.pythons[program] = lines[0]
-            return [os.path.dirname(lines[0]), *(each for each in lines[1:] if os.path.isdir(each))]
-        real = os.path.realpath(path)
-        above = os.path.dirname(os.path.dirname(real))
-        whole = os.path.basename(os.path.dirname(real)) == "bin" and above not in (self.home, os.path.join(self.home, ".local"))
-        return [os.path.abspath(path), above if whole else real]
+    def place(self, path: str) -> str:
+        """A path of the settings, which begins in the program's folder."""
+        return os.path.realpath(os.path.join(self.folder or "", os.path.expanduser(path)))
 
-    def tried(self) -> List[str]:
-        """The options with which bwrap works here."""
-        if not self.bwrap:
-            raise Wrong(f"`sandbox: bubblewrap` needs the program `bwrap`, and it isn't installed. {ADVICE}")
-        said = ""
-        for more in (NO_NESTING, []):
-            options = [*ISOLATED, *more]
-            command = [self.bwrap, *options, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "true"]
-            try:
-                run = subprocess.run(command, capture_output=True, text=True, timeout=PROBE)
-            except (OSError, subprocess.TimeoutExpired) as error:
-                said = said or str(error)
-                continue
-            if run.returncode == 0:
-                return options
-            said = said or run.stderr.strip() or f"exit status {run.returncode}"
-        raise Wrong(f"`sandbox: bubblewrap` doesn't work here. `{' '.join(command)}` failed: {' '.join(said.split())[:500]}. {ADVICE}")
-
-    def seen(self) -> List[str]:
-        """The file system that every command sees."""
-        size = str(self.settings.disk_mb << 20)
-        options: List[str] = ["--share-net"] if self.settings.network else []
-        for path in SYSTEM:
-            if os.path.islink(path):
-                options += ["--symlink", os.readlink(path), path]
-            elif os.path.isdir(path):
-                options += ["--ro-bind", path, path]
-        for path in private("/etc"):
-            options += ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
-        if self.settings.network and os.path.realpath("/etc/resolv.conf").startswith("/run/"):
-            name = os.path.realpath("/etc/resolv.conf")
-            options += ["--ro-bind", name, name]
-        options += ["--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--proc", "/proc"]
-        # What root owns there root may write to, in any namespace and without a capability: `core_pattern` would be a way out. bwrap leaves it.
-        options += ["--ro-bind", "/proc/sys", "/proc/sys"]
-        options += [each for name in kernel_files() for each in ("--ro-bind", "/dev/null", name)]
-        for path in dict.fromkeys(["/tmp", "/var/tmp", os.path.realpath(tempfile.gettempdir())]):
-            options += ["--size", size, "--tmpfs", path]
-        options += ["--size", size, "--tmpfs", self.home] if self.home != "/" else []
-        for path in self.shown:
-            options += ["--ro-bind", path, path]
-        if self.folder is not None:
-            options += ["--bind" if self.settings.write_folder else "--ro-bind", self.folder, self.folder]
-        return options + (self.covered(SECRETS) if self.folder else [])
-
-    def covered(self, paths: Iterable[str]) -> List[str]:
-        """Options that put something empty in the place of these files and folders."""
-        options: List[str] = []
-        for path in paths:
-            path = os.path.realpath(os.path.join(self.folder or "", os.path.expanduser(path)))
-            if os.path.isdir(path):
-                options += ["--tmpfs", path, "--remount-ro", path]
-            elif os.path.exists(path):
-                options += ["--ro-bind", "/dev/null", path]
-        return options
+    def told(self, places: Sequence[Tuple[str, str]]) -> Dict[str, Any]:
+        """What process 1 of a sandbox without a door is told."""
+        limits = {name: getattr(self.settings, name) for name in LIMITS}
+        return {"port": 0, "socket": "", "writable": [at for _, at in places], **limits}
 
     def wrapped(self, command: Sequence[str], folder: str, places: Sequence[Tuple[str, str]], files: Sequence[str] = (),
-                door: Optional[Tuple[int, str]] = None, checks: bool = False) -> List[str]:
+                door: Optional[Tuple[int, str]] = None, checks: bool = False, owner: str = "", names: Sequence[str] = ()) -> List[str]:
         """The command in its sandbox: folders of this machine that it may write to, each with the place where it finds it, files that it may
-        read, and the door's port with its socket. From one that `checks` nothing in `hide` is hidden."""
-        told = {"port": 0, "socket": "", "writable": [at for _, at in places]}
-        told.update({name: getattr(self.settings, name) for name in LIMITS})
-        options = self.options + ([] if checks else self.hidden)
-        for path, at in sorted(places, key=lambda place: place[1]):
-            options += ["--bind", path, at]
-        for path in files:
-            options += ["--ro-bind", path, path]
-        if door is not None and not self.settings.network:
-            told["port"], told["socket"] = door
-            options += ["--ro-bind", door[1], door[1]]
-        options += ["--ro-bind", INSIDE, PROCESS_1]
-        program = self.pythons.get(command[0], command[0])
-        return [self.bwrap, *options, "--remount-ro", "/", "--chdir", self.folder or folder, "--", self.python, "-I", "-S", PROCESS_1, json.dumps(told), program, *command[1:]]
+        read, and the door's port with its socket. From one that `checks` nothing in `hide` is hidden. `owner` is its episode's folder, `names`
+        are the variables that it gets."""
+        raise NotImplementedError
+
+    async def ended(self, owner: str) -> None:
+        """Ends what still runs of an episode."""
+
+    def close(self) -> None:
+        """After the last episode."""
 
 
 def inside(path: str, folder: str) -> bool:
@@ -169,26 +87,3 @@ def outermost(paths: Iterable[str]) -> List[str]:
         if not any(inside(path, one) for one in kept):
             kept.append(path)
     return kept
-
-
-def kernel_files() -> List[str]:
-    """The files of `/proc` itself that only root may read, which is this machine's root in a sandbox, too."""
-    if os.getuid():
-        return []
-    return [entry.path for entry in os.scandir("/proc") if entry.is_file(follow_symlinks=False) and not entry.stat().st_mode & 0o004]
-
-
-def private(top: str) -> List[str]:
-    """What not everybody may read below a folder: root reads it all, in a sandbox too."""
-    found: List[str] = []
-    for path, folders, names in os.walk(top):
-        for name in [*folders, *names]:
-            one = os.path.join(path, name)
-            try:
-                mode = os.lstat(one).st_mode
-            except OSError:
-                continue
-            if not os.path.islink(one) and not mode & 0o004:
-                found.append(one)
-        folders[:] = [name for name in folders if os.path.join(path, name) not in found]
-    return found

@@ -134,6 +134,7 @@ def main(make: Callable[[], World], reader: BinaryIO, writer: BinaryIO, words: O
         world = make()
     except Wrong as wrong:
         print(f"flow-env: {wrong}", file=sys.stderr, flush=True)
+        folders.remove_own()
         return 1
     folders.remove_stale()
     try:

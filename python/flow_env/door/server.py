@@ -77,6 +77,8 @@ class Server(World):
             await self.runner.cleanup()
         if self.forks is not None:
             await self.forks.close()
+        if self.sandbox is not None:
+            self.sandbox.close()
 
     def episode(self, task: Json, seed: int) -> Run:
         run = Run(self.program, self.port, task, seed, self.forks, self.sandbox, self.socket)

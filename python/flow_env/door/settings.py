@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from dataclasses import MISSING, dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Iterator, List, Mapping, Union
 
 from .. import words
 from ..limits import NAME, TASK, WORDS, Json, clean, is_number
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LIMITS = ("memory_mb", "max_processes", "cpu_seconds", "disk_mb")
 SANDBOX = ("network", "write_folder", "read", "hide", *LIMITS)
+CONTAINERS = ("docker", "podman")
+IMAGE = re.compile(r"(\w[\w./:@-]*)?\Z")
 PYTHON = re.compile(r"python[\d.]*\Z")
 SORTED = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
@@ -88,7 +90,11 @@ class Settings:
 class SandboxSettings(Settings):
     """Of worlds that run commands on this machine."""
 
+    needs_image: ClassVar[bool] = True
+    """Whether a container is of an image that the settings name."""
     sandbox: str = "none"
+    image: str = ""
+    """Of a container."""
     network: bool = False
     write_folder: bool = False
     """Whether commands may write into the folder that they run in."""
@@ -99,10 +105,26 @@ class SandboxSettings(Settings):
     cpu_seconds: int = 3600
     disk_mb: int = 1024
 
+    @property
+    def contained(self) -> bool:
+        """Whether commands run in containers, with an image's programs and not with this machine's."""
+        return self.sandbox in CONTAINERS
+
+    def runs(self, command: List[str], folder: str) -> None:
+        """Raises `Wrong` where a command isn't found. In an image a trial finds that out."""
+        if not self.contained:
+            executable(command, folder)
+
     def check(self) -> None:
         super().check()
-        if self.sandbox not in ("none", "bubblewrap"):
-            raise Wrong(f'`sandbox` is {self.sandbox!r}; it is "none" or "bubblewrap"')
+        if self.sandbox not in ("none", "bubblewrap", *CONTAINERS):
+            raise Wrong(f'`sandbox` is {self.sandbox!r}; it is "none", "bubblewrap", "docker" or "podman"')
+        if not isinstance(self.image, str) or not IMAGE.match(self.image):
+            raise Wrong(f"`image` is {self.image!r}, which names no image")
+        if self.image and not self.contained:
+            raise Wrong("`image` is a setting of a container: say `sandbox: docker` or `sandbox: podman`")
+        if self.contained and self.needs_image and not self.image:
+            raise Wrong(f"`sandbox: {self.sandbox}` needs `image`, the name of an image with the program's packages and `python3`, such as `python:3.12-slim`")
         for name in ("network", "write_folder"):
             if not isinstance(getattr(self, name), bool):
                 raise Wrong(f"`{name}` is neither true nor false")
@@ -152,7 +174,7 @@ class ProgramSettings(SandboxSettings):
                 raise Wrong(f"`reward` is {self.reward!r}; {kinds}")
         elif self.reward not in ("output", "post"):
             raise Wrong(f"`reward` is {self.reward!r}; {kinds}")
-        executable(self.command, self.folder)
+        self.runs(self.command, self.folder)
         if self.start not in ("process", "fork"):
             raise Wrong(f'`start` is {self.start!r}; it is "process" or "fork"')
         if self.start == "fork" and self.sandbox != "none":
@@ -161,7 +183,7 @@ class ProgramSettings(SandboxSettings):
                                          and (self.command[1].endswith(".py") or self.command[1] == "-m" and len(self.command) > 2)):
             raise Wrong('`start: fork` needs a `command` such as ["python3", "my_agent.py"] or ["python3", "-m", "my_agent"]')
         if isinstance(self.reward, dict) and "command" in self.reward:
-            executable(self.reward["command"], self.folder)
+            self.runs(self.reward["command"], self.folder)
 
 
 def executable(command: List[str], folder: str) -> None:
