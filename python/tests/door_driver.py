@@ -13,6 +13,11 @@ from pathlib import Path
 PYTHON = Path(__file__).resolve().parents[1]
 
 
+def python(settings):
+    """The Python that a program runs in: this one, or an image's."""
+    return "python3" if settings.get("image") else sys.executable
+
+
 class Flow:
     """A door and what it has answered. A policy gives the text for a call, or an object of a request's fields."""
 
@@ -21,7 +26,7 @@ class Flow:
         path = Path(self.folder.name)
         if isinstance(command, str):
             (path / "agent.py").write_text(command)
-            command = [sys.executable, "agent.py"]
+            command = [python(settings), "agent.py"]
         (path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
         told = {"command": command, "tasks": str(path / "tasks.jsonl"), "folder": self.folder.name, **settings}
         self.open("program:" + json.dumps(told), seconds)

@@ -56,9 +56,10 @@ class Container(Sandbox):
         memory, size = f"{settings.memory_mb + OWN}m", f"{settings.disk_mb}m"
         options = ["--interactive", "--pull", "never", "--read-only", *HARDENED, *separate(self.engine, settings), *self.engine.user(), "--workdir", self.folder or HOME,
                    "--memory", memory, "--memory-swap", memory, "--pids-limit", str(settings.max_processes + OWN), "--shm-size", size, "--env", f"HOME={HOME}"]
+        own = ",notmpcopyup" if self.engine.name == "podman" else ""
         # An image's volumes would be folders of this machine's disk, without a limit.
         for path in dict.fromkeys([*PLACES, *volumes]):
-            options += ["--tmpfs", f"{path}:rw,exec,nosuid,nodev,size={size},mode=1777"]
+            options += ["--tmpfs", f"{path}:rw,exec,nosuid,nodev,size={size},mode=1777{own}"]
         return options
 
     def tried(self, programs: Sequence[str]) -> None:
