@@ -30,6 +30,10 @@ class Contained(Shell):
         return ("Run a command in bash, in the container's working folder. Each call is a shell of its own; files, and what runs in the background, are there for the next one. "
                 f"A command may take {self.settings.call_seconds:g} seconds; after that all processes in the container are killed.")
 
+    @property
+    def work(self) -> str:
+        return self.folder  # of the client
+
     def variables(self) -> Dict[str, str]:
         return {"FLOW_FOLDER": self.folder}  # of the client alone, and its mark
 
