@@ -8,7 +8,7 @@ UNOPTIMISED := $(foreach p,flow flow-checkpoint flow-model flow-pipeline flow-po
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
+.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-container test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -38,6 +38,17 @@ test-python: pyarrow
 	@cd examples/ideas && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
 	@cd conformance && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest test_reference
 	@cd papers/audit/leaderboard && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
+
+# Programs, tools and tasks in real containers: FLOW_TEST_IMAGE names an image with Python 3 and bash that is on this machine. ENGINES=docker tests one client.
+# Without a daemon, a client or the image it fails; `make test-python` skips these tests.
+test-container: .venv-containers/made-from
+	cd python && FLOW_TEST_ENGINES="$(or $(ENGINES),docker podman)" ../.venv-containers/bin/python -W ignore -m unittest tests.test_container tests.test_container_tasks
+
+.venv-containers/made-from: python/flow_env/requirements/program.txt python/flow_env/requirements/mcp.txt
+	rm -rf .venv-containers && python3.11 -m venv .venv-containers
+	.venv-containers/bin/pip install -q --disable-pip-version-check -r python/flow_env/requirements/program.txt
+	.venv-containers/bin/pip install -q --disable-pip-version-check -r python/flow_env/requirements/mcp.txt
+	cat $^ > $@
 
 # The pages of `flow view` in a real Chromium, which is installed where there is none; needs npm. PICTURES=FOLDER keeps a picture of each page.
 test-view: view/node_modules/made-from

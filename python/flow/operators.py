@@ -58,7 +58,8 @@ def tasks(
     folder: Union[str, None] = UNSET,
     reward: Union[Literal["output", "post"], Settings] = UNSET,
     start: Literal["process", "fork"] = UNSET,
-    sandbox: Literal["none", "bubblewrap"] = UNSET,
+    sandbox: Literal["none", "bubblewrap", "docker", "podman"] = UNSET,
+    image: Union[str, None] = UNSET,
     network: Union[bool, None] = UNSET,
     write_folder: Union[bool, None] = UNSET,
     read: Union[List[str], None] = UNSET,
@@ -92,7 +93,7 @@ def tasks(
             "bfcl": BFCL's multi-turn categories: scripted users, simulated tools, its own checker.
             "gem": GEM's environments.
             "gymnasium": Gymnasium's environments with discrete actions or text.
-            "harbor": Tasks in Harbor's format, in plain folders; with `sandbox` in one of their own.
+            "harbor": Tasks in Harbor's format, in plain folders or in containers of their own images.
             "mcp": Tools of MCP servers, with a checking command.
             "miniwob": MiniWoB++'s pages in a real headless Chromium.
             "openenv": Servers of the standard OpenEnv.
@@ -150,11 +151,16 @@ def tasks(
             "fork": A program in Python: as a fork of a process that has imported its packages, so that an episode
                 doesn't pay for them. Packages that start threads or read the environment as they are imported need
                 `process`.
-        sandbox: Where its processes run, and a checking command's: `sandbox: bubblewrap` is for programs, and models
-            behind them, that aren't trusted.
+        sandbox: Where its processes run, and a checking command's: `bubblewrap`, `docker` and `podman` are for
+            programs, and models behind them, that aren't trusted.
             "none": On this machine, as the user that runs flow.
             "bubblewrap": In namespaces of their own, by bubblewrap (`bwrap`): the system's folders and their own to
                 read, FLOW_FOLDER to write, no network but the model, and limits.
+            "docker": In a container of `image`, by a Docker daemon on this machine: the same, with the image's
+                programs.
+            "podman": The same by Podman, which needs no daemon.
+        image: With `sandbox: docker` or `podman`: the image that it runs in, which needs `python3` and is never
+            pulled.
         network: In a sandbox: this machine's network, with every server on its loopback. Without it the program
             reaches the model's base URL and nothing else.
         write_folder: In a sandbox: the program may write into the folder that it runs in. Without it FLOW_FOLDER,

@@ -20,6 +20,8 @@ from tests.door_driver import Flow, tool_calls
 from tests.test_door import CHAT
 
 IMAGE = os.environ.get("FLOW_TEST_IMAGE", "")
+WANTED = os.environ.get("FLOW_TEST_ENGINES", "").split()
+"""Of these a test that can't run is a failure."""
 RESET = {"request": "reset", "episode": 0, "split": "train", "task": "one", "seed": 7}
 
 
@@ -40,6 +42,14 @@ WHY = {name: unusable(name) for name in ("docker", "podman")}
 
 
 class Contained:
+    @classmethod
+    def setUpClass(cls):
+        why = WHY[cls.kind]
+        if why and cls.kind in WANTED:
+            raise RuntimeError(why)
+        if why:
+            raise unittest.SkipTest(why)
+
     covered = ""
     open_to_root = ("/proc/slabinfo",) if not os.getuid() else ()
 
@@ -73,12 +83,10 @@ class Contained:
 
 class Docker(Contained):
     kind = "docker"
-    why = staticmethod(lambda: WHY["docker"])
 
 
 class Podman(Contained):
     kind = "podman"
-    why = staticmethod(lambda: WHY["podman"])
 
 
 class DockerAlike(Docker, test_sandbox.Alike):
@@ -241,6 +249,10 @@ class Said(unittest.TestCase):
         self.assertRegex(self.wrong(), "^`sandbox: docker` needs the program `docker`, and it isn't installed. Install Docker Engine .*Or say `sandbox: bubblewrap`")
         self.client("echo 'Cannot connect to the Docker daemon at unix:///run/docker.sock. Is the docker daemon running?' >&2; exit 1")
         self.assertRegex(self.wrong(), "^`sandbox: docker` doesn't work here. `docker version` failed: Cannot connect .*systemctl start docker")
+        os.environ["DOCKER_HOST"], before = "ssh://user@host", os.environ.get("DOCKER_HOST")
+        self.addCleanup(lambda: os.environ.update(DOCKER_HOST=before) if before else os.environ.pop("DOCKER_HOST", None))
+        self.assertRegex(self.wrong(), "^`sandbox: docker` needs a daemon on this machine, .*set to ssh")
+        os.environ["DOCKER_HOST"] = "unix:///none"
         self.client('case "$1" in image) echo "Error: No such image: a:1" >&2; exit 1;; esac')
         self.assertEqual(self.wrong(), "the image a:1 isn't on this machine. flow pulls none: say `docker pull a:1`")
 
@@ -265,6 +277,16 @@ class Said(unittest.TestCase):
         self.assertRegex(self.wrong(read=["/run"]), "a sandbox would show /run, and with it the sockets of docker: by them a program is master of this machine")
         with self.assertRaisesRegex(Wrong, "control character"):
             mount("/a\nb", "/a")
+
+    @unittest.skipUnless(importlib.util.find_spec("aiohttp"), "the package aiohttp isn't here")
+    def test_a_daemon_that_stops_fails_the_episode(self):
+        folder = self.client('case "$1" in image) echo "sha256:1 null";; run) [ -e $(dirname $0)/tried ] || { touch $(dirname $0)/tried; exit 0; }; echo "error waiting for container: unexpected EOF" >&2; exit 125;; esac')
+        flow = Flow(["python3", "agent.py"], sandbox="docker", image="a:1")
+        self.addCleanup(lambda: flow.child.poll() is None and flow.end())
+        self.assertTrue(os.path.exists(f"{folder}/tried"))
+        [(calls, end)] = flow.play(lambda call: "a")
+        self.assertEqual((calls, set(end)), ([], {"episode", "error"}))
+        self.assertRegex(end["error"], "ended with exit status 125 after 0 calls\n  it last said: error waiting for container")
 
     def test_a_trial_that_fails_names_what_the_client_said(self):
         self.client('case "$1" in image) echo "sha256:1 null";; run) echo "docker: Error response from daemon: no cgroups" >&2; exit 125;; esac')

@@ -15,11 +15,6 @@ from tests.test_harbor import EXAMPLE, bash
 class Tasks(test_harbor.Harbor):
     """An image a task, a container an episode."""
 
-    @classmethod
-    def setUpClass(cls):
-        if cls.why():
-            raise unittest.SkipTest(cls.why())
-
     def flow(self, folder, more=""):
         return super().flow(folder, f",sandbox={self.kind}{more}")
 

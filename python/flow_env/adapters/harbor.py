@@ -1,21 +1,24 @@
-"""Tasks in Harbor's format, where they need no container: `harbor:FOLDER[,key=value...]`.
+"""Tasks in Harbor's format: `harbor:FOLDER[,key=value...]`.
 
 FOLDER is a task, or has tasks: each a folder with `instruction.md`, `task.toml` and `tests/test.sh`. The policy has one tool, `bash`, and works until an answer
 calls none, or `turns` times. Then `tests/test.sh` runs, and its `/logs/verifier/reward.txt` or `reward.json` has the reward. The last tenth of the tasks is `test`. The
 expert runs `solution/solve.sh`, where there is one.
 
-WITHOUT `sandbox=bubblewrap` THIS IS NO SANDBOX. Commands run on this machine as the user that flow runs as, with its files and its network. They start in a working folder of the
+WITHOUT `sandbox=...` THIS IS NO SANDBOX. Commands run on this machine as the user that flow runs as, with its files and its network. They start in a working folder of the
 episode, are killed with their children when they have ended or after `call_seconds`, and their output is bounded; nothing else holds them. Play only tasks and models that you trust.
 
-With `sandbox=bubblewrap` each command and `tests/test.sh` run in one (`door/sandbox.py`), with this machine's `/usr` and `/etc` and no network unless `network=true`. The WORKDIR of
+With `sandbox=docker` or `sandbox=podman` an episode has a container of the task's own image (`harbor_container.py`): `docker_image` of task.toml, or built from
+`environment/Dockerfile`, or `image=NAME`. docs/agents.md says what a build may do.
+
+With `sandbox=bubblewrap` each command and `tests/test.sh` run in one (`door/bubblewrap.py`), with this machine's `/usr` and `/etc` and no network unless `network=true`. The WORKDIR of
 `environment/Dockerfile` (else `/app`), `/logs`, `/tests` and `/root` are folders of the episode at these places, and nothing is rewritten.
 
 Without a sandbox paths are rewritten: the WORKDIR of `environment/Dockerfile` (else `/app`), `/logs`, `/tests` and `/root` stand for folders of the episode. They are replaced
 in the commands of the policy and in the texts of `environment/` and `tests/`, where they begin a path; in outputs the other way round. The working folder is a
 fresh copy of `environment/` if there is no Dockerfile or it copies its context (`COPY . .`), else empty. `tests/` is copied only when the policy has ended.
 
-A task that needs more is refused when flow starts, with the reason: a Dockerfile with other lines than FROM, WORKDIR and `COPY . .`, an image of its own, several containers or steps,
-a variable that isn't a plain text. `[agent] timeout_sec` isn't used, since an episode waits for its policy; `[verifier] timeout_sec` is.
+A task that needs more is refused when flow starts, with the reason. Without a container: a Dockerfile with other lines than FROM, WORKDIR and `COPY . .`, an image of its own.
+In any case: several containers or steps, a variable that isn't a plain text. `[agent] timeout_sec` isn't used, since an episode waits for its policy; `[verifier] timeout_sec` is.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ OWNER = "flow.machine"
 WATCH = str(Path(__file__).with_name("watch.py"))
 PATIENCE = 60.0
 """Seconds for an answer of the client; starting and removing containers may take as long on a slow disk."""
-CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_BUILDKIT", "CONTAINER_HOST", "CONTAINERS_CONF",
-          "CONTAINERS_STORAGE_CONF", "STORAGE_DRIVER", "DBUS_SESSION_BUS_ADDRESS")
+CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DBUS_SESSION_BUS_ADDRESS")
 """Variables that the clients read."""
 SOCKETS = ("/run/docker.sock", "/run/podman", "/run/containerd", "/run/user")
 """Who reaches one of these is master of the machine or of its user."""
@@ -54,6 +53,9 @@ class Engine:
         """The containers of each owner, an episode's folder."""
         if not self.path:
             raise Wrong(f"`sandbox: {name}` needs the program `{name}`, and it isn't installed. {ADVICE[name]}. {OTHERWISE}")
+        host = os.environ.get("DOCKER_HOST" if name == "docker" else "CONTAINER_HOST", "")
+        if host and not host.startswith("unix:"):
+            raise Wrong(f"`sandbox: {name}` needs a daemon on this machine, because it shows containers folders of it; the client is set to {host.partition('://')[0]}. {OTHERWISE}")
         asked = ["version", "--format", "{{.Server.Version}}"] if name == "docker" else ["info", "--format", "{{.Version.Version}}"]
         said = self.say(*asked)
         if said.returncode:

@@ -33,13 +33,17 @@ const INHERITED: [&str; 26] = [
     "CUDA_VISIBLE_DEVICES",
 ];
 
+/// By these the clients of Docker and Podman find their daemons and settings; no key is among them.
+const CLIENTS: &str =
+    "DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG CONTAINER_HOST CONTAINERS_CONF CONTAINERS_STORAGE_CONF DBUS_SESSION_BUS_ADDRESS";
+
 /// The variables of this process that a program gets whose settings name those in `pass`.
 pub(super) fn inherited(pass: &[String]) -> impl Iterator<Item = (OsString, OsString)> + '_ {
     std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| known(name) || pass.iter().any(|passed| passed == name)))
 }
 
 fn known(name: &str) -> bool {
-    INHERITED.contains(&name) || name.starts_with("LC_")
+    INHERITED.contains(&name) || CLIENTS.split(' ').any(|client| client == name) || name.starts_with("LC_")
 }
 
 #[cfg(test)]
@@ -56,7 +60,7 @@ mod tests {
         // Cargo sets this for its tests.
         assert!(!names(&[]).contains(&"CARGO_PKG_NAME".to_string()));
         assert!(names(&["CARGO_PKG_NAME"]).contains(&"CARGO_PKG_NAME".to_string()));
-        assert!(known("LC_ALL") && !known("AWS_SECRET_ACCESS_KEY"));
+        assert!(known("LC_ALL") && known("DOCKER_HOST") && !known("DOCKER_AUTH_CONFIG") && !known("AWS_SECRET_ACCESS_KEY"));
     }
 
     #[test]
