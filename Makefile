@@ -42,7 +42,7 @@ test-python: pyarrow
 # Programs, tools and tasks in real containers: FLOW_TEST_IMAGE names an image with Python 3 and bash that is on this machine. ENGINES=docker tests one client.
 # Without a daemon, a client or the image it fails; `make test-python` skips these tests.
 test-container: .venv-containers/made-from
-	cd python && FLOW_TEST_ENGINES="$(or $(ENGINES),docker podman)" ../.venv-containers/bin/python -W ignore -m unittest tests.test_container tests.test_container_tasks
+	cd python && FLOW_TEST_ENGINES="$(or $(ENGINES),docker podman)" ../.venv-containers/bin/python -W ignore -m unittest tests.test_container tests.test_container_client tests.test_container_tasks
 
 .venv-containers/made-from: python/flow_env/requirements/program.txt python/flow_env/requirements/mcp.txt
 	rm -rf .venv-containers && python3.11 -m venv .venv-containers

@@ -1,5 +1,4 @@
-"""Programs and tools in containers of Docker and of Podman. They need a daemon, or Podman, and an image with Python 3 and bash that FLOW_TEST_IMAGE names.
-What a client says of a fault is tested with false clients, everywhere."""
+"""Programs and tools in containers of Docker and of Podman. They need a daemon, or Podman, and an image with Python 3 and bash that FLOW_TEST_IMAGE names."""
 
 import importlib.util
 import json
@@ -11,10 +10,8 @@ import time
 import unittest
 from pathlib import Path
 
-from flow_env.door import folders, sandbox
-from flow_env.door.container import mount
 from flow_env.door.engine import Engine
-from flow_env.door.settings import ProgramSettings, Wrong
+from flow_env.door.settings import Wrong
 from tests import test_mcp, test_sandbox
 from tests.door_driver import Flow, tool_calls
 from tests.test_door import CHAT
@@ -63,6 +60,9 @@ class Contained:
     def running(self, flow=None):
         """The containers of all doors, whatever their state."""
         return self.client("ps", "--all", "--filter", "label=flow.door", "--format", "{{.Names}}").split()
+
+    def nests(self):
+        return False
 
     def gone(self, seconds=30):
         """Whether no container is left before long."""
@@ -209,85 +209,3 @@ class PodmanMore(Podman, More):
 
 
 del More
-
-
-class Said(unittest.TestCase):
-    """What needs no container: false clients that say what real ones do."""
-
-    def client(self, script, name="docker"):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        if script is not None:
-            Path(folder.name, name).write_text("#!/bin/sh\n" + script)
-            Path(folder.name, name).chmod(0o755)
-        before = os.environ["PATH"]
-        os.environ["PATH"] = f"{folder.name}:/bin:/usr/bin" if script is not None else folder.name
-        self.addCleanup(os.environ.__setitem__, "PATH", before)
-        return folder.name
-
-    def made(self, **settings):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        given = {"command": ["python3", "agent.py"], "tasks": "-", "folder": folder.name, "sandbox": "docker", "image": "a:1", **settings}
-        settings = ProgramSettings.of(given)
-        box = sandbox.of(settings, [settings.command], settings.folder)
-        self.addCleanup(box.close)
-        return box
-
-    def wrong(self, **settings):
-        with self.assertRaises(Wrong) as caught:
-            self.made(**settings)
-        return str(caught.exception)
-
-    def test_settings_that_mean_nothing(self):
-        for settings, wanted in [({"image": ""}, "`sandbox: docker` needs `image`"), ({"image": "--privileged"}, "`image` is '--privileged', which names no image"), ({"image": "a b"}, "names no image"),
-                                 ({"sandbox": "none"}, "`image` is a setting of a container: say `sandbox: docker`"), ({"start": "fork"}, "`start: fork` isn't possible in a sandbox"), ({"memory_mb": 0}, "`memory_mb` is 0")]:
-            self.assertIn(wanted, self.wrong(**settings))
-
-    def test_a_machine_without_a_client_a_daemon_or_an_image(self):
-        self.client(None)
-        self.assertRegex(self.wrong(), "^`sandbox: docker` needs the program `docker`, and it isn't installed. Install Docker Engine .*Or say `sandbox: bubblewrap`")
-        self.client("echo 'Cannot connect to the Docker daemon at unix:///run/docker.sock. Is the docker daemon running?' >&2; exit 1")
-        self.assertRegex(self.wrong(), "^`sandbox: docker` doesn't work here. `docker version` failed: Cannot connect .*systemctl start docker")
-        os.environ["DOCKER_HOST"], before = "ssh://user@host", os.environ.get("DOCKER_HOST")
-        self.addCleanup(lambda: os.environ.update(DOCKER_HOST=before) if before else os.environ.pop("DOCKER_HOST", None))
-        self.assertRegex(self.wrong(), "^`sandbox: docker` needs a daemon on this machine, .*set to ssh")
-        os.environ["DOCKER_HOST"] = "unix:///none"
-        self.client('case "$1" in image) echo "Error: No such image: a:1" >&2; exit 1;; esac')
-        self.assertEqual(self.wrong(), "the image a:1 isn't on this machine. flow pulls none: say `docker pull a:1`")
-
-    def test_the_command_of_a_container(self):
-        self.client('case "$1" in image) echo "sha256:1 {\\"/data\\":{}}";; info) echo "[]";; esac')
-        box = self.made(memory_mb=100, max_processes=10, disk_mb=5)
-        command = box.wrapped(["python3", "agent.py"], box.folder, [("/a,b", "/a,b")], ["/tmp/task"], (5, "/tmp/socket"), owner="x", names=["OPENAI_API_KEY", "PATH"])
-        words = " ".join(command)
-        for wanted in ["run --name flow-", f"--label flow.door={folders.own()}", "--interactive --pull never --read-only --cap-drop ALL --security-opt no-new-privileges --network none --hostname sandbox",
-                       "--log-driver none", f"--user {os.getuid()}:{os.getgid()}", "--memory 164m --memory-swap 164m --pids-limit 74 --shm-size 5m", "--tmpfs /data:rw,exec,nosuid,nodev,size=5m,mode=1777",
-                       '--mount type=bind,"source=/a,b","target=/a,b" ', "--mount type=bind,source=/tmp/task,target=/tmp/task,readonly", "target=/tmp/socket,readonly", "--env OPENAI_API_KEY ",
-                       "--entrypoint python3 sha256:1 -I -S /.sandbox.py {"]:
-            self.assertIn(wanted, words)
-        self.assertNotIn("--env PATH", words)
-        self.assertEqual((json.loads(command[-3])["socket"], command[-2:]), ("/tmp/socket", ["python3", "agent.py"]))
-        connected = self.made(network=True).wrapped(["x"], "/", [], door=(5, "/tmp/socket"))
-        self.assertIn("--network host", " ".join(connected))
-        self.assertNotIn("/tmp/socket", " ".join(connected))
-
-    def test_what_would_show_the_sockets_of_the_daemon(self):
-        self.client('case "$1" in image) echo "sha256:1 null";; esac')
-        self.assertRegex(self.wrong(read=["/run"]), "a sandbox would show /run, and with it the sockets of docker: by them a program is master of this machine")
-        with self.assertRaisesRegex(Wrong, "control character"):
-            mount("/a\nb", "/a")
-
-    @unittest.skipUnless(importlib.util.find_spec("aiohttp"), "the package aiohttp isn't here")
-    def test_a_daemon_that_stops_fails_the_episode(self):
-        folder = self.client('case "$1" in image) echo "sha256:1 null";; run) [ -e $(dirname $0)/tried ] || { touch $(dirname $0)/tried; exit 0; }; echo "error waiting for container: unexpected EOF" >&2; exit 125;; esac')
-        flow = Flow(["python3", "agent.py"], sandbox="docker", image="a:1")
-        self.addCleanup(lambda: flow.child.poll() is None and flow.end())
-        self.assertTrue(os.path.exists(f"{folder}/tried"))
-        [(calls, end)] = flow.play(lambda call: "a")
-        self.assertEqual((calls, set(end)), ([], {"episode", "error"}))
-        self.assertRegex(end["error"], "ended with exit status 125 after 0 calls\n  it last said: error waiting for container")
-
-    def test_a_trial_that_fails_names_what_the_client_said(self):
-        self.client('case "$1" in image) echo "sha256:1 null";; run) echo "docker: Error response from daemon: no cgroups" >&2; exit 125;; esac')
-        self.assertRegex(self.wrong(), "`sandbox: docker` doesn't work with the image a:1: docker: Error response from daemon: no cgroups. Or say")

@@ -7,9 +7,9 @@ from pathlib import Path
 from flow_env.adapters.harbor import Harbor as World
 from flow_env.adapters.harbor_images import bases, content
 from flow_env.door.settings import Wrong
-from tests import test_container, test_harbor
+from tests import test_harbor
 from tests.test_container import IMAGE, Docker, Podman
-from tests.test_harbor import EXAMPLE, bash
+from tests.test_harbor import bash
 
 
 class Tasks(test_harbor.Harbor):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from flow_env.check import check
 from flow_env.client import serving
-from flow_env.door.settings import ProgramSettings, Tasks, Wrong
+from flow_env.door.settings import ProgramSettings, Wrong
+from flow_env.door.tasks import Tasks
 from tests.door_driver import Flow, tool_calls
 
 CHAT = """

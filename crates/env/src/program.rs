@@ -211,22 +211,11 @@ fn read(_: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
     Ok(Game::new(PROCESS, ProcessSettings { command, name, processes: 1, seconds, pass, calls: true, split, item: None }))
 }
 
-/// Refuses settings of a sandbox where there is none, and forks in one.
+/// Refuses settings of a sandbox where there is none, and forks in one. Settings that aren't given aren't serialized.
 fn sandboxed(settings: &ProgramSettings) -> Result<(), String> {
-    let ProgramSettings { sandbox, image, network, write_folder, read, hide, memory_mb, max_processes, cpu_seconds, disk_mb, .. } =
-        settings;
-    let given = [
-        ("network", *network),
-        ("write_folder", *write_folder),
-        ("read", !read.is_empty()),
-        ("hide", !hide.is_empty()),
-        ("memory_mb", memory_mb.is_some()),
-        ("max_processes", max_processes.is_some()),
-        ("cpu_seconds", cpu_seconds.is_some()),
-        ("disk_mb", disk_mb.is_some()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((name, _)) if sandbox.is_none() => {
+    let (sandbox, image, told) = (&settings.sandbox, &settings.image, serde_json::to_value(settings).unwrap_or_default());
+    match "network write_folder read hide memory_mb max_processes cpu_seconds disk_mb".split(' ').find(|name| told.get(name).is_some()) {
+        Some(name) if sandbox.is_none() => {
             Err(format!("{name}: it is a setting of a sandbox, and there is none: say `sandbox: bubblewrap`"))
         }
         _ if sandbox.is_container() && image.is_none() => {

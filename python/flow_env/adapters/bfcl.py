@@ -31,7 +31,8 @@ from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
 from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
 
 from ..door.episode import Episode, Failure
-from ..door.settings import Tasks, Wrong
+from ..door.settings import Wrong
+from ..door.tasks import Tasks
 from ..door.tools import Conversation, ToolSettings, WrongCall
 from ..door.world import World
 from ..episodes import Late

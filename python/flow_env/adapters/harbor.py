@@ -28,7 +28,8 @@ from pathlib import Path
 
 from ..door import sandbox
 from ..door.episode import Episode
-from ..door.settings import Tasks, Wrong
+from ..door.settings import Wrong
+from ..door.tasks import Tasks
 from ..door.world import World
 from ..limits import Json
 from .arguments import split

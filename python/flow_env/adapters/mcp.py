@@ -33,7 +33,8 @@ from pydantic import ValidationError
 from ..door import ask, files, sandbox, strict
 from ..door.episode import Episode, Failure, cause
 from ..door.program import COMPLAINTS, said_last
-from ..door.settings import SandboxSettings, Tasks, Wrong, is_command
+from ..door.settings import SandboxSettings, Wrong, is_command
+from ..door.tasks import Tasks
 from ..door.tools import Conversation, ToolSettings, WrongCall
 from ..door.world import World
 from ..limits import Json

@@ -20,7 +20,8 @@ from .episode import Call, Episode, over
 from .forking import Forks
 from .responses import Responses
 from .run import Run
-from .settings import ProgramSettings, Tasks, canonical, digest
+from .settings import ProgramSettings, canonical, digest
+from .tasks import Tasks
 from .world import World
 
 BODY = 16 << 20

@@ -6,7 +6,8 @@ from typing import ClassVar, Tuple
 
 from ..limits import Json
 from .episode import Episode
-from .settings import Settings, Tasks
+from .settings import Settings
+from .tasks import Tasks
 
 
 class World:
