@@ -98,6 +98,15 @@ print(sum(len(text) for text in got))
         calls, end = self.played(program, lambda call: "y" * 500_000, parallel=True, **self.box)
         self.assertEqual((len(calls), end.get("reward")), (8, 4_000_000), end)
 
+    def test_many_connections_at_once(self):
+        found = self.tell("""
+import socket
+port = int(os.environ["OPENAI_BASE_URL"].split(":")[2].split("/")[0])
+connections = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(300)]
+found = [str(len(connections))]
+""")
+        self.assertEqual(found, ["300"])
+
     def test_ends_are_told_as_of_any_program(self):
         for code, wanted in [("sys.exit(3)", "ended with exit status 3 after 1 call"), ("os.kill(os.getpid(), 9)", "was killed by signal 9 after 1 call"),
                              ("raise ValueError('mine')", "(?s)exit status 1 .*it last said: ValueError: mine")]:

@@ -7,10 +7,12 @@ ends the sandbox with it, or when its processes together exceed a limit.
 import json
 import os
 import resource
+import selectors
 import signal
 import socket
 import sys
 import threading
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 Told = Dict[str, Any]
@@ -51,41 +53,81 @@ def start(command: List[str], told: Told) -> int:
     os._exit(STOPPED)
 
 
-def pump(one: socket.socket, other: socket.socket) -> None:
-    """Carries what comes from one socket to the other, to its end."""
+class End:
+    """A side of a connection that is carried, and the bytes that it has yet to get."""
+
+    def __init__(self, side: socket.socket) -> None:
+        side.setblocking(False)
+        self.side, self.left, self.reads, self.writes = side, bytearray(), True, True
+        self.other = self
+
+    def watched(self, loop: selectors.BaseSelector) -> None:
+        """Waits for what this side can do next; a side that may wait long isn't read meanwhile."""
+        events = (selectors.EVENT_READ if self.reads and len(self.other.left) < MB else 0) | (selectors.EVENT_WRITE if self.left else 0)
+        if self.side in loop.get_map():
+            loop.unregister(self.side)
+        if events:
+            loop.register(self.side, events, self)
+
+    def moved(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            del self.left[:self.side.send(self.left)]
+        if events & selectors.EVENT_READ:
+            data = self.side.recv(1 << 16)
+            self.other.left += data
+            self.reads = bool(data)
+
+    def finished(self) -> bool:
+        """Says that no more bytes come, once the other side has said so; whether both have."""
+        if self.writes and not self.left and not self.other.reads:
+            self.side.shutdown(socket.SHUT_WR)
+            self.writes = False
+        return not (self.writes or self.other.writes)
+
+
+def accepted(listener: socket.socket, path: str) -> List[End]:
+    near, _ = listener.accept()
+    far = socket.socket(socket.AF_UNIX)
     try:
-        while True:
-            data = one.recv(1 << 16)
-            if not data:
-                break
-            other.sendall(data)
+        far.connect(path)
     except OSError:
-        pass
-    for end, how in ((other, socket.SHUT_WR), (one, socket.SHUT_RD)):
-        try:
-            end.shutdown(how)
-        except OSError:
-            pass
+        near.close()
+        far.close()
+        raise
+    ends = [End(near), End(far)]
+    ends[0].other, ends[1].other = ends[1], ends[0]
+    return ends
 
 
 def carry(listener: socket.socket, path: str) -> None:
-    """A connection to the door for each one to its port."""
-
-    def both(near: socket.socket) -> None:
-        far = socket.socket(socket.AF_UNIX)
-        with near, far:
-            try:
-                far.connect(path)
-            except OSError:
-                return
-            back = threading.Thread(target=pump, args=(far, near), daemon=True)
-            back.start()
-            pump(near, far)
-            back.join()
-
+    """A connection to the door for each one to its port, all in one thread: a container has few."""
+    loop = selectors.DefaultSelector()
+    loop.register(listener, selectors.EVENT_READ)
     while True:
-        near, _ = listener.accept()
-        threading.Thread(target=both, args=(near,), daemon=True).start()
+        for key, events in loop.select():
+            end: Optional[End] = key.data
+            try:
+                if end is None:
+                    ends, over = accepted(listener, path), False
+                elif end.side.fileno() < 0:  # closed in this round
+                    continue
+                else:
+                    ends = [end, end.other]
+                    end.moved(events)
+                    over = any([each.finished() for each in ends])
+                for each in ends:
+                    each.watched(loop)
+            except BlockingIOError:
+                continue
+            except OSError:
+                ends, over = [end, end.other] if end else [], True
+                if end is None:  # too many are open
+                    time.sleep(LOOK)
+            if over:
+                for each in ends:
+                    if each.side in loop.get_map():
+                        loop.unregister(each.side)
+                    each.side.close()
 
 
 def used() -> Tuple[int, int, float]:
