@@ -105,7 +105,7 @@ class Tasks(test_harbor.Harbor):
 
     def test_limits_hold(self):
         commands = ["for n in $(seq 200); do sleep 9 & done 2>&1 | tail -1", "python3 -c 'x = b\"1\" * (400 << 20)'", "head -c 20000000 /dev/zero > /big; ls -l /big | cut -d ' ' -f 5", "ulimit -t 1; while :; do :; done",
-                    "exec 3<>/dev/tcp/192.0.2.1/80", "ls /var/run/docker.sock; mount -t tmpfs x /mnt; mknod /dev/y b 8 0; grep -E 'NoNewPrivs' /proc/self/status; chown 1 /root && su nobody -s /bin/sh -c id"]
+                    "kill 1; kill -9 1; kill -STOP 1; exec 3<>/dev/tcp/192.0.2.1/80", "ls /var/run/docker.sock; mount -t tmpfs x /mnt; mknod /dev/y b 8 0; grep -E 'NoNewPrivs' /proc/self/status; chown 1 /root && su nobody -s /bin/sh -c id"]
         [(results, end)] = self.talk(self.task(), *commands, more=",max_processes=60,memory_mb=128,disk_mb=10,call_seconds=20")
         self.assertRegex(results[0], "(?i)resource temporarily unavailable|cannot fork|fork: |killed after")
         self.assertRegex(results[1], "(?i)killed|exit status")

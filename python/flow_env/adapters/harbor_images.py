@@ -20,8 +20,8 @@ from .harbor_shell import HarborSettings
 
 RIGHTS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 """Capabilities that the task's root has: as much as package managers and servers need, and no right over the machine."""
-PROCESS_1 = "trap exit TERM; mkdir -p /logs/agent /logs/verifier; while :; do sleep 3600 & wait $!; done"
-"""Waits, and takes in the children of processes that have ended."""
+PROCESS_1 = "mkdir -p /logs/agent /logs/verifier; while :; do sleep 3600 & wait $!; done"
+"""Waits, and takes in the children of processes that have ended. A process in the container can send it no signal that ends it."""
 BASE = re.compile(r"(?i)\s*(?:FROM\s+(?:--platform=\S+\s+)?(\S+)(?:\s+AS\s+(\S+))?|(?:COPY|RUN)\s.*?(?:--from=|[,=]from=)([^\s,]+)|ARG\s+(\w+)=(\S+))")
 
 
