@@ -67,11 +67,12 @@ class Contained:
         return False
 
     def gone(self, seconds=30):
-        """Whether no container is left before long."""
+        """Whether no container is left before long, and no process of one."""
         until = time.monotonic() + seconds
-        while self.running() and time.monotonic() < until:
+        left = lambda: self.running() + [words for words in map(test_sandbox.cmdline, Path("/proc").glob("[0-9]*/cmdline")) if "/.sandbox.py {" in words or "sleep 3600 & wait" in words]
+        while left() and time.monotonic() < until:
             time.sleep(0.1)
-        return self.running() == []
+        return left() == []
 
     def built(self, *lines):
         """An image made from the one that is tested with."""

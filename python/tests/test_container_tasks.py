@@ -33,7 +33,10 @@ class Tasks(test_harbor.Harbor):
     def talk(self, path, *commands, more="", tasks=1):
         """What commands gave, and how the episodes ended."""
         said = [*map(bash, commands)]
-        played = self.flow(path, more).play(lambda call: said[len(call["messages"]) // 2] if len(call["messages"]) // 2 < len(said) else "Done.", ["task"] * tasks)
+        flow = self.flow(path, more)
+        self.addCleanup(lambda: self.assertTrue(self.gone()))
+        self.addCleanup(lambda: flow.child.poll() is None and flow.end())
+        played = flow.play(lambda call: said[len(call["messages"]) // 2] if len(call["messages"]) // 2 < len(said) else "Done.", ["task"] * tasks)
         return [([call["messages"][-1]["content"] for call in calls[1:]], end) for calls, end in played]
 
     def test_the_solution_wins_and_an_empty_answer_does_not(self):

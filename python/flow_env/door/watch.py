@@ -30,7 +30,8 @@ def removed(client: str, label: str) -> None:
     listed = subprocess.run([client, "ps", "--all", "--quiet", "--filter", "label=" + label], stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST)
     names = listed.stdout.decode().split()
     if names:
-        subprocess.run([client, "rm", "--force", "--volumes", *names], stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST)
+        now = ["--time", "0"] if os.path.basename(client) == "podman" else []
+        subprocess.run([client, "rm", "--force", "--volumes", *now, *names], stdin=subprocess.DEVNULL, capture_output=True, timeout=LONGEST)
 
 
 def main() -> None:
