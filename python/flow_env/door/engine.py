@@ -146,4 +146,4 @@ class Engine:
 
 def last(said: "subprocess.CompletedProcess[str]") -> str:
     """What a client has said of a failure, in a line."""
-    return " ".join((said.stderr.strip() or said.stdout.strip() or f"exit status {said.returncode}").split())[-500:].rstrip(".")
+    return " ".join((said.stderr.strip() or said.stdout.strip() or f"exit status {said.returncode}").split())[-500:].rstrip(".?")
