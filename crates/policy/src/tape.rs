@@ -11,7 +11,7 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 use std::rc::Rc;
 
 thread_local! {
-    /// Whether gradients aren't wanted of what is made now.
+    /// Whether new vectors are made without a gradient.
     static FREE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -81,6 +81,19 @@ pub fn values(tensor: &Tensor) -> Vec<f32> {
 #[cfg(not(feature = "torch"))]
 pub fn indices(values: &[i64], _: Device) -> Tensor {
     Tensor::from_slice(values)
+}
+
+/// Functions that give 1 where a number compares so with another, and where two vectors' numbers do.
+macro_rules! compared {
+    ($($name:ident: $operator:tt),+; $($pair:ident: $holds:expr;)+) => {
+        $(#[allow(clippy::should_implement_trait)]
+        pub fn $name(&self, other: f64) -> Tensor {
+            self.is(|x| x $operator other as f32)
+        })+
+        $(pub fn $pair(&self, other: &Tensor) -> Tensor {
+            self.are(other, $holds)
+        })+
+    };
 }
 
 impl Tensor {
@@ -247,41 +260,13 @@ impl Tensor {
         filled.where_self(mask, self)
     }
 
-    pub fn lt(&self, than: f64) -> Tensor {
-        self.is(|x| x < than as f32)
-    }
-
-    pub fn le(&self, than: f64) -> Tensor {
-        self.is(|x| x <= than as f32)
-    }
-
-    pub fn gt(&self, than: f64) -> Tensor {
-        self.is(|x| x > than as f32)
-    }
-
-    #[allow(clippy::should_implement_trait)]
-    pub fn eq(&self, to: f64) -> Tensor {
-        self.is(|x| x == to as f32)
-    }
-
-    pub fn lt_tensor(&self, other: &Tensor) -> Tensor {
-        self.are(other, |a, b| a < b)
-    }
-
-    pub fn gt_tensor(&self, other: &Tensor) -> Tensor {
-        self.are(other, |a, b| a > b)
-    }
-
-    pub fn not_equal_tensor(&self, other: &Tensor) -> Tensor {
-        self.are(other, |a, b| a != b)
-    }
-
-    pub fn logical_and(&self, other: &Tensor) -> Tensor {
-        self.are(other, |a, b| a != 0.0 && b != 0.0)
-    }
-
-    pub fn logical_or(&self, other: &Tensor) -> Tensor {
-        self.are(other, |a, b| a != 0.0 || b != 0.0)
+    compared! {
+        lt: <, le: <=, gt: >, eq: ==;
+        lt_tensor: |a, b| a < b;
+        gt_tensor: |a, b| a > b;
+        not_equal_tensor: |a, b| a != b;
+        logical_and: |a, b| a != 0.0 && b != 0.0;
+        logical_or: |a, b| a != 0.0 || b != 0.0;
     }
 
     pub fn logical_not(&self) -> Tensor {

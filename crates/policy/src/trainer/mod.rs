@@ -68,12 +68,15 @@ pub struct TrainedModel {
     learning: Cell<bool>,
 }
 
+/// Writes an adapter into a folder.
+pub type WriteAdapter<'a> = dyn Fn(&Path) -> Result<()> + 'a;
+
 /// The same model as this process has it, where no server generates for it.
 pub struct Twin<'a> {
     pub tokenizer: &'a Arc<Tokenizer>,
     pub limits: RowLimits,
-    /// Writes its adapter into a folder, where it has one.
-    pub adapter: Option<Box<dyn Fn(&Path) -> Result<()> + 'a>>,
+    /// Where it has an adapter.
+    pub adapter: Option<Box<WriteAdapter<'a>>>,
 }
 
 /// A folder for weights in passing, which goes with this value.
