@@ -17,6 +17,7 @@ use crate::limits::RowLimits;
 use flow_checkpoint::opened::{critic, places, unfit, Places};
 use flow_checkpoint::saved::TrainingProgress;
 use flow_checkpoint::stored;
+use flow_core::files::{passing_prefix, remove_lost};
 use flow_core::seed::{bytes, mix, text};
 use flow_model::folder::{json, read, whole};
 use flow_model::on_disk::{is_moments, CONFIG, TRAINED};
@@ -88,14 +89,9 @@ impl Passing {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let temporary = std::env::temp_dir();
         if root.is_none() {
-            let lost = |name: &str| {
-                let process = name.strip_prefix("flow-train-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-                process.is_some_and(|process| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists())
-            };
-            let all = fs::read_dir(&temporary).into_iter().flatten().flatten();
-            all.filter(|entry| entry.file_name().to_str().is_some_and(lost)).for_each(|entry| drop(fs::remove_dir_all(entry.path())));
+            remove_lost(&temporary, "flow-train");
         }
-        let name = format!("flow-train-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let name = format!("{}{}", passing_prefix("flow-train"), COUNT.fetch_add(1, Relaxed));
         let folder = root.map_or(temporary, PathBuf::from).join(name);
         fs::create_dir_all(&folder).map_err(|e| PolicyError::file(&folder, e))?;
         Ok(Passing(folder))
