@@ -22,7 +22,7 @@ const SECONDS: f64 = 1.25;
 #[derive(Args)]
 pub struct DoctorArgs {
     /// Pipelines whose servers are checked, addresses of servers, as http://127.0.0.1:8000 (of one of Tinker's protocol
-    /// also https: what it makes of a gradient is measured), or models (folders, GGUF files), whose speed with
+    /// also https: what it makes of a gradient is measured), or models (folders), whose speed with
     /// `base: int8` is measured for some five seconds each
     subjects: Vec<String>,
     /// The device for models; the variable FLOW_DEVICE is the default

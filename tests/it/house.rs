@@ -262,15 +262,15 @@ fn files_know_one_another_in_no_circle() {
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
     ("src", 25_740),
-    ("crates/checkpoint/src", 1_550),
+    ("crates/checkpoint/src", 950),
     ("crates/core/src", 1_360),
     ("crates/credit/src", 2_750),
     ("crates/env/src", 4_970),
     ("crates/int8/src", 3_250),
     ("crates/log/src", 3_700),
-    ("crates/model/src", 2_550),
+    ("crates/model/src", 2_530),
     ("crates/pipeline/src", 3_550),
-    ("crates/policy/src", 7_100),
+    ("crates/policy/src", 7_080),
     ("crates/serve/src", 1_850),
     ("crates/text/src", 1_300),
     ("papers/tool/src", 1_950),
