@@ -261,12 +261,12 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
-    ("src", 25_740),
+    ("src", 25_700),
     ("crates/checkpoint/src", 950),
     ("crates/core/src", 1_340),
     ("crates/credit/src", 2_750),
     ("crates/env/src", 4_970),
-    ("crates/int8/src", 3_250),
+    ("crates/int8/src", 3_090),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_530),
     ("crates/pipeline/src", 3_550),
