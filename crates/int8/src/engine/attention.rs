@@ -124,59 +124,47 @@ fn weighed<V: Vector, E: KvNumber, const G: usize>(past: Past<E>, p: &[[Lanes; G
     }
 }
 
-/// See [`attend`]: up to three heads of queries that share keys at a time.
-#[inline(always)]
-fn attend_groups<V: Vector, E: KvNumber>(q: &[f32], past: Past<E>, out: &mut [f32], scores: &mut AttentionScratch) {
-    let heads = past.heads;
-    let group = heads.queries / heads.keys;
-    for kv in 0..heads.keys {
-        let past = Past { at: past.at + kv * heads.span(), ..past };
-        let mut first = kv * group;
-        let end = first + group;
-        while first < end {
-            let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
-            first += match end - first {
-                3 => attend_heads::<V, E, 3>(q, past, out, &mut scores.triple),
-                2.. => attend_heads::<V, E, 2>(q, past, out, &mut scores.pair),
-                _ => attend_heads::<V, E, 1>(q, past, out, &mut scores.single),
-            };
-        }
-    }
-}
-
-/// See [`put`].
-#[inline(always)]
-fn put_lanes<V: Vector, E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
-    let head = heads.head;
-    for (kv, page) in page.chunks_exact_mut(heads.span()).enumerate() {
-        let (own_keys, own_values) = page.split_at_mut(head * PAGE);
-        let own_values = &mut own_values[slot * heads.padded()..][..head];
-        for from in (0..head).step_by(LANES) {
-            let count = LANES.min(head - from);
-            let part = kv * head + from..kv * head + from + count;
-            let rounded = |numbers: &[f32]| {
-                let mut lanes = [0.0; LANES];
-                lanes[..count].copy_from_slice(&numbers[part.clone()]);
-                E::rounded(V::load(&lanes))
-            };
-            for (i, key) in rounded(keys)[..count].iter().enumerate() {
-                own_keys[(from + i) * PAGE + slot] = *key;
-            }
-            own_values[from..from + count].copy_from_slice(&rounded(values)[..count]);
-        }
-    }
-}
-
 vectorised! {
     /// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places
-    /// of `pages`; the part from `at` on belongs to this block.
+    /// of `pages`; the part from `at` on belongs to this block. Up to three heads of queries that share keys are computed
+    /// at a time.
     pub fn attend<E: KvNumber>(q: &[f32], heads: Heads, pages: &[&[E]], at: usize, count: usize, out: &mut [f32], scratch: &mut AttentionScratch) {
-        attend_groups::<V, E>(q, Past { heads, pages, at, count }, out, scratch);
+        let group = heads.queries / heads.keys;
+        for kv in 0..heads.keys {
+            let past = Past { heads, pages, at: at + kv * heads.span(), count };
+            let mut first = kv * group;
+            let end = first + group;
+            while first < end {
+                let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
+                first += match end - first {
+                    3 => attend_heads::<V, E, 3>(q, past, out, &mut scratch.triple),
+                    2.. => attend_heads::<V, E, 2>(q, past, out, &mut scratch.pair),
+                    _ => attend_heads::<V, E, 1>(q, past, out, &mut scratch.single),
+                };
+            }
+        }
     }
 
     /// Puts the keys and values of one token, each `[keys, head]`, into place `slot` of a page for one block.
     pub fn put<E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
-        put_lanes::<V, E>(heads, page, slot, keys, values);
+        let head = heads.head;
+        for (kv, page) in page.chunks_exact_mut(heads.span()).enumerate() {
+            let (own_keys, own_values) = page.split_at_mut(head * PAGE);
+            let own_values = &mut own_values[slot * heads.padded()..][..head];
+            for from in (0..head).step_by(LANES) {
+                let count = LANES.min(head - from);
+                let part = kv * head + from..kv * head + from + count;
+                let rounded = |numbers: &[f32]| {
+                    let mut lanes = [0.0; LANES];
+                    lanes[..count].copy_from_slice(&numbers[part.clone()]);
+                    E::rounded(V::load(&lanes))
+                };
+                for (i, key) in rounded(keys)[..count].iter().enumerate() {
+                    own_keys[(from + i) * PAGE + slot] = *key;
+                }
+                own_values[from..from + count].copy_from_slice(&rounded(values)[..count]);
+            }
+        }
     }
 }
 
