@@ -265,11 +265,11 @@ const BUDGETS: [(&str, usize); 13] = [
     ("crates/checkpoint/src", 950),
     ("crates/core/src", 1_340),
     ("crates/credit/src", 2_750),
-    ("crates/env/src", 4_970),
-    ("crates/int8/src", 3_090),
+    ("crates/env/src", 4_500),
+    ("crates/int8/src", 3_080),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_530),
-    ("crates/pipeline/src", 3_550),
+    ("crates/pipeline/src", 3_450),
     ("crates/policy/src", 7_080),
     ("crates/serve/src", 1_850),
     ("crates/text/src", 1_300),
@@ -281,7 +281,8 @@ fn a_package_keeps_to_its_budget() {
     let lines = |source: &Source| {
         let tests = ["tests", "worked", "fixture", "coverage"]
             .iter()
-            .any(|name| source.path.iter().any(|part| part.to_string_lossy().starts_with(name)));
+            .any(|name| source.path.iter().any(|part| part.to_string_lossy().starts_with(name)))
+            || source.path.to_string_lossy().ends_with("_tests.rs");
         let code = source.code.lines().filter(|line| !line.trim().is_empty());
         if tests {
             0
