@@ -63,6 +63,7 @@ world-faults: build
 # A flow that needs no libtorch and no C++ compiler: it reads, checks and shows, and runs models that servers answer for.
 without-torch: $(filter libduckdb,$(FETCH))
 	env -u LIBTORCH $(CARGO) clippy --release --no-default-features -p flow -- -D warnings
+	env -u LIBTORCH $(CARGO) test --release --no-default-features -p flow-policy --lib
 
 # What CI checks beside the tests.
 check: $(FETCH)

@@ -126,20 +126,30 @@ def speed(steps):
 
 def page(results):
     """The measured part of the page."""
+    played = {spec: result for spec, result in results.items() if "error" not in result}
+    # BFCL's version has its category, which the table names.
+    version = {spec: result["world"].removesuffix(f" {spec.split(' ')[0].split(':')[-1]}") for spec, result in played.items()}
+    packages = dict.fromkeys(f"{version[spec]} ({result['licence']})" for spec, result in played.items())
+    differ = [f"`{spec.split(' ')[0]}`" for spec, result in played.items() if not result["again"]]
     lines = [
-        "| world | package, licence | played | won | mean score | same rows twice | steps/s, 1 and 8 live (load before) | start |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        f"Packages: {'; '.join(packages)}.",
+        "",
+        f"The rows were **not** the same twice in {', '.join(differ)}." if differ else f"The rows were the same twice in all {len(played)} lines of the table.",
+        "",
+        "| world | episodes, steps | by | won | mean score | steps/s, 1 and 8 live (load before) | start |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for spec, result in results.items():
-        shown = spec.replace("|", "\\|")
+        shown = spec.replace("|", "\\|").split(" ")[0]
         if "error" in result:
-            lines.append(f"| `{shown.split(' ')[0]}` | | couldn't be played: {result['error'].splitlines()[-1][:160]} | | | | | |")
+            lines.append(f"| `{shown}` | couldn't be played: {result['error'].splitlines()[-1][:160]} | | | | | |")
             continue
-        by = f"by the expert ({result['expert']} to the end)" if result["policy"] == "expert" else "at random"
+        ended = "" if result["expert"] == result["episodes"] else f" ({result['expert']} to the end)"
+        by = f"expert{ended}" if result["policy"] == "expert" else "random"
         score = "" if result["score"] is None else f"{result['score']:g}"
         lines.append(
-            f"| `{shown.split(' ')[0]}` | {result['world']}, {result['licence']} | {result['episodes']} episodes, {result['steps']:,} steps {by} | "
-            f"{result['won']} | {score} | {'yes' if result['again'] else '**no**'} | {speed(result['steps_a_second'])}, {speed(result['steps_a_second_8'])}"
+            f"| `{shown}` | {result['episodes']}, {result['steps']:,} | {by} | "
+            f"{result['won']} | {score} | {speed(result['steps_a_second'])}, {speed(result['steps_a_second_8'])}"
             f"{' (' + format(result['load'], '.0f') + ')' if 'load' in result else ''} | "
             f"{result['start']:.1f} s |"
         )

@@ -17,6 +17,7 @@ use flow_env::process::{ProcessError, ProcessSettings};
 use flow_model::on_disk::is_adapter_folder;
 use flow_pipeline::{Catalog, Diagnostic, Mistake, Node, Pipeline, Role};
 use flow_policy::{libtorch, DeviceChoice, FoundDevice};
+use serde_json::Value;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,8 +33,9 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
     );
     if let Some(promise) = Promise::of(pipeline) {
         let place = device.to_string();
-        // What a server runs is computed there.
-        let remote = pipeline.models.values().all(ops::remote);
+        // What a server runs is computed there, and what a trainer learns.
+        let trained = |model: &Value| !cfg!(feature = "learn") && model["train"].is_object() && model["serve"].is_object();
+        let remote = pipeline.models.values().all(|model| ops::remote(model) || trained(model));
         let usable = if remote || cfg!(feature = "learn") && libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
         match usable {
             Ok(()) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),

@@ -191,7 +191,11 @@ fn memory() -> Finding {
 fn torch() -> Finding {
     let libtorch = match libtorch() {
         Ok(libtorch) => libtorch,
-        Err(error) => return Finding::wrong("libtorch", "none", error),
+        Err(error) => {
+            // A flow that was built without it lacks nothing.
+            let state = if cfg!(feature = "learn") { State::Wrong } else { State::Missing };
+            return Finding::new("libtorch", "none").but(state, error.to_string());
+        }
     };
     let gpus = gpus();
     let cuda = match (libtorch.cuda, gpus) {

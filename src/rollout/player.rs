@@ -19,7 +19,7 @@ use crossbeam_channel::Sender;
 use flow_core::row::RowError;
 use flow_core::seed::{mix, text};
 use flow_env::{Cause, EpisodeView, Fault, Task, Worlds};
-use flow_model::{Reply, Request, RowFault, Sampling, Tally};
+use flow_model::{Reply, Request, RowFault, Sampling, Session, Tally};
 use flow_policy::Policy;
 use flow_serve::Answered;
 use flow_text::Tokenizer;
@@ -174,7 +174,8 @@ impl Player {
             if self.play.actor.advises(live.episode.start.attempt) {
                 passages.iter().filter(|passage| passage.retrieved()).for_each(|passage| worlds.tell(live.number, &passage.text));
             }
-            let session = mix(text(&live.episode.start.task), u64::from(live.episode.start.sample));
+            let group = text(&live.episode.start.task);
+            let session = Session { group, member: mix(group, u64::from(live.episode.start.sample)) };
             if let Some(call) = &live.view.extras.call {
                 let seed = live.episode.start.seed_of_call(self.seed, call.id);
                 let answered_by = &self.answerer(live);

@@ -263,15 +263,15 @@ fn files_know_one_another_in_no_circle() {
 const BUDGETS: [(&str, usize); 13] = [
     ("src", 25_700),
     ("crates/checkpoint/src", 950),
-    ("crates/core/src", 1_340),
+    ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
     ("crates/env/src", 4_500),
     ("crates/int8/src", 3_080),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_530),
     ("crates/pipeline/src", 3_450),
-    ("crates/policy/src", 7_080),
-    ("crates/serve/src", 1_850),
+    ("crates/policy/src", 7_570),
+    ("crates/serve/src", 1_860),
     ("crates/text/src", 1_300),
     ("papers/tool/src", 1_950),
 ];

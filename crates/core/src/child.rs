@@ -30,7 +30,7 @@ pub struct Python {
 
 impl Python {
     /// That of the SDK of Tinker's protocol.
-    pub const TINKER: Python = Python { variable: "FLOW_TINKER_PYTHON", folder: ".flow/tinker", packages: "tinker numpy" };
+    pub const TINKER: Python = Python { variable: "FLOW_TINKER_PYTHON", folder: ".flow/tinker", packages: "tinker==0.25.0 numpy" };
 
     /// Its path.
     ///

@@ -48,6 +48,23 @@ pub fn random() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// A name for a temporary folder that is found again: `KIND-PROCESS-`.
+pub fn passing_prefix(kind: &str) -> String {
+    format!("{kind}-{}-", std::process::id())
+}
+
+/// Removes the temporary folders of that kind whose processes have ended, such as by SIGKILL. Where the system doesn't
+/// say which processes there are, none is removed.
+pub fn remove_lost(temporary: &Path, kind: &str) {
+    let there = |process: u32| Path::new(&format!("/proc/{process}")).exists();
+    let lost = |name: &str| {
+        let process = name.strip_prefix(kind).and_then(|rest| rest.strip_prefix('-')?.split('-').next()?.parse().ok());
+        process.is_some_and(|process| there(std::process::id()) && !there(process))
+    };
+    let all = std::fs::read_dir(temporary).into_iter().flatten().flatten();
+    all.filter(|entry| entry.file_name().to_str().is_some_and(lost)).for_each(|entry| drop(std::fs::remove_dir_all(entry.path())));
+}
+
 /// A number of KiB in one of Linux's own files, such as `MemAvailable:` in /proc/meminfo, in bytes. None where the
 /// system doesn't say.
 pub fn kernel_bytes(file: &Path, name: &str) -> Option<u64> {
@@ -85,6 +102,21 @@ pub fn from_folder(path: &Path, folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of four folders one is of a process that has ended; the others are this process's, of another kind, or a stranger's.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn folders_of_ended_processes_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = child.id();
+        child.wait().unwrap();
+        let names =
+            [format!("flow-view-{ended}-a"), format!("{}b", passing_prefix("flow-view")), format!("flow-{ended}-c"), "flow-view-d".into()];
+        names.iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
+        remove_lost(folder.path(), "flow-view");
+        assert_eq!(names.map(|name| folder.path().join(name).exists()), [false, true, true, true]);
+    }
 
     #[test]
     fn only_files_of_a_fitting_length_are_read() {

@@ -39,7 +39,7 @@ pub use function::{CodeFile, FunctionSettings, Place};
 pub use peers::Peers;
 pub use remote_settings::{RemoteModel, ServeSettings, ServerSettings, StartSettings, TemplateVariables, TrainSettings, VllmServers};
 pub use report::{RowReport, RowUse, TokenFigures, UpdateReport};
-pub use request::{ChoiceScores, Example, GenerationOutput, Reply, Request};
+pub use request::{ChoiceScores, Example, GenerationOutput, Reply, Request, Session};
 pub use sampling::Sampling;
 pub use settings::{
     Act, Base, Dtype, EncoderModel, Head, LoadModel, LoraSettings, ModelSettings, NewKind, NewModel, SharedModel, TokenKind,

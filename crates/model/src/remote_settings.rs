@@ -74,8 +74,8 @@ pub struct ServeSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = ADDRESS))]
     pub openai: Option<String>,
-    /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The calls of an episode go to
-    /// one server, so that its prefix cache is met, unless another one has nothing to do. Where a server fails, the
+    /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The episodes of a
+    /// task go to one server, so that its prefix cache is met, unless it has a quarter more to do than the others. Where a server fails, the
     /// others answer its calls; it takes part again once it has proved itself.
     /// With `{ start: N }` flow starts them itself.
     #[serde(default, skip_serializing_if = "VllmServers::is_empty")]

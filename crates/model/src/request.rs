@@ -14,8 +14,18 @@ pub struct Request {
     pub choices: Vec<Vec<u32>>,
     /// Tokens that its answer may have at most, where it is less than [`Sampling::max_tokens`].
     pub most: Option<usize>,
-    /// What it belongs to: where several servers generate, the requests of one session go to one of them.
-    pub session: u64,
+    /// What it belongs to: where several servers generate, this decides which one is asked.
+    pub session: Session,
+}
+
+/// Whose prompts a request shares. A server that computed a prompt has it still, so requests of a group go to one server
+/// as long as it isn't busier than others; beyond that those of a member stay together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Session {
+    /// The attempts at one task.
+    pub group: u64,
+    /// One of them.
+    pub member: u64,
 }
 
 impl Request {

@@ -36,6 +36,7 @@
 
 #[cfg(feature = "torch")]
 mod acting;
+mod attention;
 mod backend;
 mod device;
 #[cfg(feature = "torch")]
@@ -45,17 +46,19 @@ mod export;
 mod generate;
 #[cfg(feature = "torch")]
 mod libtorch;
-#[cfg(feature = "torch")]
 mod limits;
 mod memory;
 #[cfg(feature = "torch")]
 mod model;
 #[cfg(feature = "torch")]
 mod moments;
+mod numbers;
 mod panics;
 mod pause;
 pub mod rates;
 mod state;
+#[cfg(any(test, not(feature = "torch")))]
+mod tape;
 #[cfg(feature = "torch")]
 mod tensors;
 #[cfg(all(test, feature = "torch"))]
@@ -63,9 +66,7 @@ mod tests;
 mod thread;
 #[cfg(feature = "torch")]
 mod threads;
-#[cfg(feature = "torch")]
 mod trainer;
-#[cfg(feature = "torch")]
 mod update;
 #[cfg(feature = "torch")]
 mod versions;

@@ -1,7 +1,6 @@
 //! What the policy thread owns: the models of a process by name.
 
 use crate::backend::{self, At, Learnt, Model, Opening};
-use crate::libtorch;
 use crate::memory;
 use crate::{DeviceChoice, FoundDevice, Hardware};
 use flow_int8::products::choice as products;
@@ -21,9 +20,9 @@ impl PolicyState {
         products::check()?;
         // Where servers run all models nothing is computed, and libtorch need not be there.
         let choice = if models.is_empty() { DeviceChoice::Cpu } else { hardware.device };
+        #[cfg(feature = "torch")]
         if !models.is_empty() {
-            libtorch()?;
-            #[cfg(feature = "torch")]
+            crate::libtorch()?;
             tch::set_num_threads(1);
         }
         let place = FoundDevice::look(choice)?;

@@ -1,6 +1,7 @@
-//! The servers of a model. The calls of a session go to one of them, which follows from the session and the servers
-//! that take part (rendezvous hashing), so that its prefix cache is met. A server that fails is left out, and its calls
-//! are asked elsewhere; it takes part again once it has proved the adapters.
+//! The servers of a model. The calls of a group go to one of them, which follows from the group and the servers that
+//! take part (rendezvous hashing), so that its prefix cache is met; from a server that has more than its share those of
+//! a member go to another one (consistent hashing with bounded loads, Mirrokni et al. 2018). A server that fails is
+//! left out, and its calls are asked elsewhere; it takes part again once it has proved the adapters.
 
 use super::api::{self, Call, ServingApi};
 use super::exported::{Exported, ExportedWeights, Weights};
@@ -13,8 +14,8 @@ use super::wait::{Patience, Wait};
 use flow_core::pulse::Pulse;
 use flow_core::seed::{mix, text};
 use flow_model::sequence::check;
-use flow_model::Sizes;
 use flow_model::{ModelFault, PolicyError, Reply, Request, Result, RowFault, Sampling, ServeSettings, Unanswered};
+use flow_model::{Session, Sizes};
 use flow_text::Tokenizer;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -35,6 +36,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const WAITS: u32 = 3;
 /// Between two looks at a server that another call proves.
 const LOOK: Duration = Duration::from_millis(50);
+/// How many times the mean load a server may have before it is passed over.
+const MOST_LOAD: f64 = 1.25;
 
 /// The servers of a model.
 pub struct Fleet {
@@ -194,21 +197,25 @@ impl Fleet {
         version.parse().ok().filter(|_| model == self.name)
     }
 
-    /// Which server answers a session: of the servers with the adapter, the one with the highest hash of both, and
-    /// another than `late` where there is one.
-    fn place(&self, job: &Job) -> Option<usize> {
+    /// Which server answers a request: see [`chosen`], of the servers with the adapter, and another than `late` where
+    /// there is one.
+    fn place(&self, job: &Job, loads: &[usize]) -> Option<usize> {
         let has = |i: &usize| self.replicas[*i].fit(&job.adapter);
-        let score = |i: usize| mix(text(self.replicas[i].server.host()), job.session);
         let places: Vec<usize> = (0..self.replicas.len()).filter(has).collect();
-        let others = places.iter().copied().filter(|i| Some(*i) != job.late).max_by_key(|&i| score(i));
-        others.or_else(|| places.first().copied())
+        let others: Vec<usize> = places.iter().copied().filter(|i| Some(*i) != job.late).collect();
+        chosen(&others, |i| self.replicas[i].server.host(), loads, job.session).or_else(|| places.first().copied())
+    }
+
+    /// The server that would answer it, whatever the others have to do.
+    fn own_place(&self, job: &Job) -> Option<usize> {
+        self.place(job, &vec![0; self.replicas.len()])
     }
 
     /// Hands a job to a server.
     pub fn send(self: &Arc<Fleet>, job: Job) {
         self.ask_back();
         // Where none has the adapter, requests without a deadline wait for one.
-        let at = self.place(&job).unwrap_or(0);
+        let at = self.place(&job, &self.pool.loads()).unwrap_or(0);
         let can = |i: &usize| *i != at && Some(*i) != job.late && self.replicas[*i].fit(&job.adapter);
         let others: Vec<usize> = (0..self.replicas.len()).filter(can).collect();
         let fleet = self.clone();
@@ -219,11 +226,11 @@ impl Fleet {
     /// was for that server.
     fn work(self: &Arc<Fleet>, at: usize, job: Job) -> bool {
         let replica = &self.replicas[at];
-        let had_its_time = job.late == Some(at) && self.place(&job) != Some(at);
+        let had_its_time = job.late == Some(at) && self.own_place(&job) != Some(at);
         if !replica.fit(&job.adapter) || had_its_time {
-            let own = self.place(&job).is_none_or(|place| place == at);
+            let own = self.own_place(&job).is_none_or(|place| place == at);
             match self.wait_for_one(&job) {
-                Ok(()) if self.place(&job) != Some(at) => self.send(job),
+                Ok(()) if self.own_place(&job) != Some(at) => self.send(job),
                 Ok(()) => return self.work(at, job),
                 Err(error) => job.ticket.answer(Err(error)),
             }
@@ -270,7 +277,7 @@ impl Fleet {
         let retried = failure.again || matches!(failure.trouble, ServerError::Refused(_));
         // Going elsewhere is no further try.
         let further = job.attempt < self.tries + self.replicas.len() as u32 - 1;
-        let elsewhere = self.place(&job).is_some_and(|place| place != at);
+        let elsewhere = self.own_place(&job).is_some_and(|place| place != at);
         // Nor is waiting for the only one: it is gone, or has begun again and knows no adapter. It may be so a few times.
         // Another call may have met it gone and proved it since.
         let away = matches!(failure.trouble, ServerError::Gone(_)) || !replica.present() || replica.proved_since(sent);
@@ -305,7 +312,7 @@ impl Fleet {
             }
             let lacks = |replica: &&Replica| replica.claim() || replica.present() && !replica.fit(&job.adapter);
             self.replicas.iter().filter(lacks).for_each(|replica| self.prove_all(replica, Some(&job.adapter)));
-            if self.place(job).is_some() {
+            if self.own_place(job).is_some() {
                 return Ok(());
             }
             if self.replicas.iter().any(Replica::probed) {
@@ -355,5 +362,55 @@ impl Fleet {
             }
         };
         PolicyError::model(&self.name, fault)
+    }
+}
+
+/// Which of `servers` a session's request goes to: that of its group while it has less than its share of the `loads`,
+/// then the first one by the member with room. None where there are no servers.
+fn chosen<'h>(servers: &[usize], host: impl Fn(usize) -> &'h str, loads: &[usize], session: Session) -> Option<usize> {
+    let score = |i: usize, key: u64| mix(text(host(i)), key);
+    let all: usize = servers.iter().map(|&i| loads[i]).sum();
+    let most = (MOST_LOAD * (all + 1) as f64 / servers.len().max(1) as f64).ceil() as usize;
+    let room = |i: &usize| loads[*i] < most;
+    let own = servers.iter().copied().max_by_key(|&i| score(i, session.group))?;
+    let others = || servers.iter().copied().filter(room).max_by_key(|&i| score(i, session.member));
+    Some(own).filter(room).or_else(others).or(Some(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight groups of sixteen at four servers, all at once: no server has more than a quarter over the mean, and most
+    /// groups are at one or two of the four. By its members alone each would be at all of them.
+    #[test]
+    fn a_group_is_at_few_servers_and_none_is_overloaded() {
+        let hosts = ["a:1", "b:1", "c:1", "d:1"];
+        let placed = |by_group: bool| {
+            let (mut loads, mut places) = ([0; 4], vec![std::collections::BTreeSet::new(); 8]);
+            for member in 0..128 {
+                let group = member % 8;
+                let session = Session { group: if by_group { group } else { mix(group, member) }, member: mix(group, member) };
+                let at = chosen(&[0, 1, 2, 3], |i| hosts[i], &loads, session).unwrap();
+                loads[at] += 1;
+                places[group as usize].insert(at);
+            }
+            assert!(loads.iter().all(|load| *load <= 40), "{loads:?}");
+            places.iter().map(std::collections::BTreeSet::len).sum::<usize>()
+        };
+        let (together, apart) = (placed(true), placed(false));
+        assert!(together <= 20 && apart >= 30, "{together} places of groups, {apart} without");
+    }
+
+    /// An idle server isn't left idle for the sake of a cache, and with one server there is nothing to choose.
+    #[test]
+    fn a_busy_server_is_passed_over() {
+        let session = Session { group: 3, member: 4 };
+        let own = chosen(&[0, 1], |i| ["a:1", "b:1"][i], &[0, 0], session).unwrap();
+        let mut loads = [0, 0];
+        loads[own] = 2;
+        assert_eq!(chosen(&[0, 1], |i| ["a:1", "b:1"][i], &loads, session), Some(1 - own));
+        assert_eq!(chosen(&[1], |_| "b:1", &[0, 9], session), Some(1));
+        assert_eq!(chosen(&[], |_| "", &[], session), None);
     }
 }

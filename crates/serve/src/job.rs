@@ -2,12 +2,12 @@
 
 use super::replica::Adapter;
 use super::ticket::Ticket;
-use flow_model::{Request, Sampling};
+use flow_model::{Request, Sampling, Session};
 use std::sync::Arc;
 
 /// A request on its way to a server.
 pub struct Job {
-    pub session: u64,
+    pub session: Session,
     pub adapter: Arc<Adapter>,
     pub question: Question,
     pub ticket: Ticket,
@@ -26,7 +26,7 @@ pub enum Question {
 }
 
 impl Job {
-    pub fn new(question: Question, session: u64, adapter: &Arc<Adapter>, ticket: Ticket) -> Job {
+    pub fn new(question: Question, session: Session, adapter: &Arc<Adapter>, ticket: Ticket) -> Job {
         Job { session, adapter: adapter.clone(), question, ticket, attempt: 0, late: None }
     }
 }

@@ -28,6 +28,12 @@ impl Pool {
         Pool { state: Arc::new(Mutex::new(State { queues, threads: vec![0; servers] })), most: most.max(1) }
     }
 
+    /// Jobs that each server does or has waiting.
+    pub fn loads(&self) -> Vec<usize> {
+        let state = self.state.lock();
+        state.queues.iter().zip(&state.threads).map(|(queue, threads)| queue.len() + threads).collect()
+    }
+
     /// Does `job` at the server `at` once there is room for it, or before at one of `others`.
     pub fn push(&self, at: usize, others: &[usize], job: impl FnOnce(usize) -> bool + Send + 'static) {
         let mut state = self.state.lock();

@@ -11,8 +11,8 @@ use super::replica::{Adapter, Replica};
 use super::ticket::{Answered, Ticket};
 use crossbeam_channel::{unbounded, Sender};
 use flow_core::pulse::Pulse;
-use flow_model::Sizes;
 use flow_model::{GenerationOutput, PolicyError, Reply, Request, Result, RowFault, Sampling, ServeSettings, Tally};
+use flow_model::{Session, Sizes};
 use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -83,11 +83,11 @@ impl GenerationServer {
         let adapter = fleet.ready(version, export)?;
         let (to, answers) = unbounded();
         // Equal pairs of a prompt and a choice are weighed once.
-        let mut weighed: BTreeMap<Pair, u64> = BTreeMap::new();
+        let mut weighed: BTreeMap<Pair, Session> = BTreeMap::new();
         for request in requests.iter().filter(|request| !request.choices.is_empty()) {
             weighed.extend(pairs(request).into_iter().map(|pair| (pair, request.session)));
         }
-        let (pairs, sessions): (Vec<Pair>, Vec<u64>) = weighed.into_iter().unzip();
+        let (pairs, sessions): (Vec<Pair>, Vec<Session>) = weighed.into_iter().unzip();
         let free: Vec<usize> = (0..requests.len()).filter(|&i| requests[i].choices.is_empty()).collect();
         for (number, (pair, session)) in pairs.iter().zip(sessions).enumerate() {
             let (prompt, choice) = *pair;

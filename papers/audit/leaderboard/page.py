@@ -100,18 +100,37 @@ def table(first, columns, rows, side=" ---: |"):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
+def pick(made, world, name, figure):
+    """An estimator's figure, if it has one there. A share of fewer than `FEW` signs is none."""
+    seen = made["figures"][world].get(name)
+    signs = figure in ("right", "shuffled_right")
+    few = seen and signs and seen["credited"]["mean"] * made["facts"][world]["decided"]["mean"] < FEW
+    return None if few or not seen else seen[figure]
+
+
 def estimators(made, names, order, scale, digits, figure):
     worlds = list(made["figures"])
-    signs = figure in ("right", "shuffled_right")
-
-    def pick(world, name):
-        seen = made["figures"][world].get(name)
-        few = seen and signs and seen["credited"]["mean"] * made["facts"][world]["decided"]["mean"] < FEW
-        return None if few or not seen else seen[figure]
-
-    most = 100 if signs or figure == "credited" else None
-    rows = [[names[name], *(cell(pick(world, name), scale, digits, most=most) for world in worlds)] for name in order]
+    most = 100 if figure == "right" else None
+    rows = [[names[name], *(cell(pick(made, world, name, figure), scale, digits, most=most) for world in worlds)] for name in order]
     return table("", [names[world] for world in worlds], rows)
+
+
+def means(made, names, order, scale, digits, figure):
+    """A table without intervals."""
+    worlds = list(made["figures"])
+    number = lambda value: "-" if value is None else f"{scale * value['mean']:.{digits}f}"
+    rows = [[names[name], *(number(pick(made, world, name, figure)) for world in worlds)] for name in order]
+    return table("", [names[world] for world in worlds], rows)
+
+
+def shuffled(made, names, order):
+    """The least and the greatest mean over the environments, of credits shuffled among the turns."""
+    def spread(name, figure, scale, digits):
+        seen = [value["mean"] for world in made["figures"] if (value := pick(made, world, name, figure))]
+        return f"{scale * min(seen):.{digits}f} to {scale * max(seen):.{digits}f}" if seen else "-"
+
+    rows = [[names[name], spread(name, "shuffled_rank", 1, 2), spread(name, "shuffled_right", 100, 0)] for name in order]
+    return table("", ["rank correlation", "right sign, %"], rows)
 
 
 def ranks(made, names, order):
@@ -190,12 +209,11 @@ def text(made, files):
         "SEEDS": " to ".join(map(str, dict.fromkeys([count[0], count[-1]]))),
         "RANK": ranks(made, names, order),
         "RIGHT": estimators(made, names, order, 100, 0, "right"),
-        "CREDITED": estimators(made, names, order, 100, 0, "credited"),
+        "CREDITED": means(made, names, order, 100, 0, "credited"),
         "SIGN_REGRET": estimators(made, names, order, 100, 0, "sign_regret"),
         "CHOICE_REGRET": choices(made, names, order),
-        "SHUFFLED_RANK": estimators(made, names, order, 1, 2, "shuffled_rank"),
-        "SHUFFLED_RIGHT": estimators(made, names, order, 100, 0, "shuffled_right"),
-        "COST": estimators(made, names, order, 1, 1, "microseconds"),
+        "SHUFFLED": shuffled(made, names, order),
+        "COST": means(made, names, order, 1, 1, "microseconds"),
         "FACTS": table("environment", ["seeds", "won, %", "audited turns", "that made a difference", "of these worth more, %", "choices", "audit, ms a turn", "refused"], facts),
         "FORMULAS": table("credit", ["formula", "source", "read"], [[f"[{names[name]}](estimators/{name}.yaml)", about[name]["about"], about[name]["source"], about[name]["read"]] for name in order], " --- |"),
         "LEFT": "".join(f"Not replayed yet: {headers(file)['name']}. " for file in files if file.stem not in about),

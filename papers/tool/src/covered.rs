@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// The meaning of the brackets, what an interval covers and doesn't cover, and the rule of a verdict.
 pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], comparisons: usize) -> String {
     let mut text = match table.spread {
-        Uncertainty::Deviation => "Mean over seeds, in brackets their standard deviation.".to_owned(),
-        Uncertainty::Interval => format!("Mean over seeds, in brackets its 95% interval: {}.{}", drawn(table, cells), starts(study, table)),
+        Uncertainty::Deviation => "Mean over seeds (standard deviation).".to_owned(),
+        Uncertainty::Interval => format!("Mean over seeds (95% interval {}).{}", drawn(table, cells), starts(study, table)),
     };
     if table.spread == Uncertainty::Interval && cells.iter().flatten().any(|cell| cell.kinds(0).is_some()) {
         let seeds = cells.iter().flatten().map(|cell| cell.seeds.len()).max().unwrap_or_default();
@@ -25,21 +25,30 @@ pub fn covered(study: &Study, table: &TableSpec, cells: &[Vec<TableCell>], compa
         text += " With fewer than five seeds an interval takes all seeds for one kind: where half of the seeds learn, it covers 75% for three seeds.";
     }
     let mut on = Vec::new();
-    on.extend(table.rows.iter().any(|row| row.less.is_some()).then(|| "the difference in a row".to_owned()));
-    on.extend(table.comparator().map(|against| format!("a row's difference from `{}`, which follows its value", against.name)));
+    on.extend(table.rows.iter().any(|row| row.less.is_some()).then(|| "the row's difference".to_owned()));
+    on.extend(table.comparator().map(|against| format!("the difference from `{}`, after the semicolon", against.name)));
     if !on.is_empty() {
         text += &format!(
-            " The verdict is on {}, paired by seed, and by task where both were measured on one panel. p is two-sided and adjusted by Holm's method for the {comparisons} \
-             distinct comparisons of this page; a difference is significant if p is at most {ERROR}. The 95% interval is not adjusted.",
+            " The verdict is on {}. Differences are paired by seed, and by task on one panel. p is two-sided and adjusted by Holm's method for the \
+             {comparisons} distinct comparisons of this page; a difference is significant if p is at most {ERROR}. The 95% interval is not adjusted.",
             on.join(", or on ")
         );
     }
     text
 }
 
-/// What the beginnings of sentences are that hold for all tables of a page.
-const RULES: [&str; 5] =
-    ["Where one or two seeds lie", "If 0 is nearer", "With fewer than five seeds", "p is two-sided", "The 95% interval is not"];
+/// The beginnings of sentences that hold for all tables of a page.
+const RULES: [&str; 9] = [
+    "Each seed has its own",
+    "All seeds share one",
+    "Where one or two seeds lie",
+    "If 0 is nearer",
+    "With fewer than five seeds",
+    "Differences are paired",
+    "p is two-sided",
+    "The 95% interval is not",
+    "Power is at",
+];
 
 /// The text without the rules that the page has said before.
 pub fn unsaid(text: &str, said: &mut BTreeSet<String>) -> String {
@@ -70,13 +79,13 @@ fn drawn(table: &TableSpec, cells: &[Vec<TableCell>]) -> String {
         }
     }
     let kinds = [
-        ("over seeds and the panel's tasks, both drawn anew", tasks),
-        ("over seeds, with each seed's draws in training", logs),
-        ("over seeds alone, the panel's tasks being fixed", fixed),
+        ("over seeds and the panel's tasks", tasks),
+        ("over seeds and their draws in training", logs),
+        ("over seeds, for the panel's tasks alone", fixed),
     ];
     let kinds: Vec<_> = kinds.into_iter().filter(|(_, columns)| !columns.is_empty()).collect();
     let one = kinds.len() == 1;
-    let text = |(what, columns): (&str, Vec<&str>)| if one { what.to_owned() } else { format!("{what} ({})", columns.join(", ")) };
+    let text = |(what, columns): (&str, Vec<&str>)| if one { what.to_owned() } else { format!("{what}: {}", columns.join(", ")) };
     kinds.into_iter().map(text).collect::<Vec<_>>().join("; ")
 }
 
@@ -105,10 +114,10 @@ fn starts(study: &Study, table: &TableSpec) -> String {
     let list = |runs: &BTreeSet<&str>| runs.iter().map(|run| format!("`{run}`")).collect::<Vec<_>>().join(", ");
     let mut text = String::new();
     if !own.is_empty() {
-        text += &format!(" Each seed has its own {}, so the interval includes how much that differs.", list(&own));
+        text += &format!(" Each seed has its own {}; intervals include this difference.", list(&own));
     }
     if !shared.is_empty() {
-        text += &format!(" All seeds share one {}, so the interval leaves out how much another one would differ.", list(&shared));
+        text += &format!(" All seeds share one {}; intervals don't include another one's difference.", list(&shared));
     }
     text
 }
@@ -138,9 +147,9 @@ pub fn power(comparisons: &Comparisons, place: usize, table: &TableSpec) -> Stri
         return String::new();
     }
     format!(
-        " With 80% power, at p {ERROR} / {} (the first step of Holm's method), this table detects a difference of: {}.",
-        comparisons.count,
-        columns.join(", ")
+        " Detects with 80% power: {}. Power is at p {ERROR} / {}, the first step of Holm's method.",
+        columns.join(", "),
+        comparisons.count
     )
 }
 
@@ -173,12 +182,9 @@ mod tests {
     fn a_start_of_its_own_is_in_the_interval_and_a_shared_one_is_not() {
         let won = || json!({ "name": "won", "value": "\"pass@1\"" });
         let own = sentences(json!([1, 2, 3]), won());
-        assert!(own.contains("Each seed has its own `begin`, `warm`, so the interval includes how much that differs."), "{own}");
+        assert!(own.contains("Each seed has its own `begin`, `warm`; intervals include this difference."), "{own}");
         let shared = sentences(json!([7]), won());
-        assert!(
-            shared.contains("All seeds share one `begin`, `warm`, so the interval leaves out how much another one would differ."),
-            "{shared}"
-        );
+        assert!(shared.contains("All seeds share one `begin`, `warm`; intervals don't include another one's difference."), "{shared}");
     }
 
     /// Pages that were made say a rule once, too.
@@ -216,9 +222,9 @@ mod tests {
     fn tasks_are_drawn_or_fixed() {
         let start = || json!([1, 2, 3]);
         for (column, expected) in [
-            (json!({ "name": "won", "value": "\"pass@1\"" }), "interval: over seeds and the panel's tasks, both drawn anew. "),
-            (json!({ "name": "diversity", "value": "diversity" }), "interval: over seeds alone, the panel's tasks being fixed. "),
-            (json!({ "name": "rows", "query": "select 1" }), "interval: over seeds, with each seed's draws in training. "),
+            (json!({ "name": "won", "value": "\"pass@1\"" }), "(95% interval over seeds and the panel's tasks). "),
+            (json!({ "name": "diversity", "value": "diversity" }), "(95% interval over seeds, for the panel's tasks alone). "),
+            (json!({ "name": "rows", "query": "select 1" }), "(95% interval over seeds and their draws in training). "),
         ] {
             let text = sentences(start(), column);
             assert!(text.contains(expected), "{expected}: {text}");

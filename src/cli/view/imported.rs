@@ -4,6 +4,7 @@ use super::runs::holds_runs;
 use crate::cli::error::{Error, Result};
 use crate::cli::import::ImportArgs;
 use crate::dataflow::cluster::end::end_process;
+use flow_core::files::{passing_prefix, remove_lost};
 use flow_log::Run;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -17,7 +18,8 @@ pub fn imported(mut named: Vec<PathBuf>) -> Result<(Vec<PathBuf>, Option<TempDir
     if !named.iter().any(|path| rollouts(path)) {
         return Ok((named, None));
     }
-    let folder = tempfile::Builder::new().prefix("flow-view-").tempdir()?;
+    remove_lost(&std::env::temp_dir(), "flow-view");
+    let folder = tempfile::Builder::new().prefix(&passing_prefix("flow-view")).tempdir()?;
     remove_at_end(folder.path().to_owned())?;
     for (number, path) in named.iter_mut().enumerate().filter(|(_, path)| rollouts(path)) {
         let root = folder.path().join(number.to_string()).join(path.file_name().unwrap_or_default());

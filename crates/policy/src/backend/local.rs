@@ -6,6 +6,7 @@ use crate::generate::store::Store;
 use crate::generate::weigh;
 use crate::model::Net;
 use crate::tensors::values;
+use crate::trainer::Twin;
 use crate::update::local::{logprobs, LocalLearner};
 use crate::update::parallel::{hash, Parallel};
 use crate::update::passes::TrainingRow;
@@ -48,6 +49,13 @@ impl LocalModel {
     pub fn new(name: &str, settings: &ModelSettings, opening: &Opening) -> Result<LocalModel> {
         let versioned = VersionedModel::new(name, settings, opening.words, opening.seed, opening.device)?;
         Ok(LocalModel { name: name.into(), versioned, device: opening.device, threads: opening.threads })
+    }
+
+    /// What a trainer of the same model needs of it.
+    pub fn twin(&self) -> Twin<'_> {
+        let model = &self.versioned;
+        let adapter = model.start.adapter().is_some().then(|| Box::new(|folder: &Path| model.save(folder)) as Box<_>);
+        Twin { tokenizer: &model.tokenizer, limits: model.start.limits(), adapter }
     }
 
     fn fault(&self, fault: ModelFault) -> PolicyError {

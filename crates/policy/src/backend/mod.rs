@@ -5,14 +5,12 @@
 mod encoder;
 #[cfg(feature = "torch")]
 mod local;
-#[cfg(feature = "torch")]
 mod trained;
 
 #[cfg(feature = "torch")]
 use crate::model::Net;
 #[cfg(feature = "torch")]
 use crate::moments::Moments;
-#[cfg(feature = "torch")]
 use crate::update::tracer::Tracer;
 use crate::Hardware;
 use flow_model::{
@@ -112,9 +110,11 @@ pub trait Model {
         Err(self.refusal())
     }
     /// Its weights as passes of another model's update are compared with.
-    #[cfg(feature = "torch")]
-    fn tracer(&self, at: At) -> Result<Box<dyn Tracer + '_>> {
-        Ok(Box::new(self.net(at)?))
+    fn tracer(&self, _at: At) -> Result<Box<dyn Tracer + '_>> {
+        #[cfg(feature = "torch")]
+        return Ok(Box::new(self.net(_at)?));
+        #[cfg(not(feature = "torch"))]
+        Err(self.refusal())
     }
     /// A model of that name on its base, with an adapter of its own.
     fn on_base(&self, name: &str, settings: &SharedModel, _seed: u64) -> Result<Box<dyn Model>> {
@@ -168,7 +168,7 @@ type Open = fn(&str, &ModelSettings, &Opening) -> Result<Option<Box<dyn Model>>>
 #[cfg(feature = "torch")]
 const BACKENDS: &[Open] = &[encoder::open, trained::open, local::open];
 #[cfg(not(feature = "torch"))]
-const BACKENDS: &[Open] = &[];
+const BACKENDS: &[Open] = &[trained::open, crate::without::open];
 
 /// The model called `name`, as the pipeline describes it.
 ///

@@ -1,10 +1,14 @@
 //! A model that learns in a trainer's processes. Where no server generates for it, this process has a copy that acts.
 
+#[cfg(feature = "torch")]
 use super::local::LocalModel;
 use super::{At, Learnt, Model, Opening, Others};
+#[cfg(feature = "torch")]
 use crate::model::Net;
 use crate::trainer::{TrainedModel, TrainerWeights};
 use crate::update::tracer::Tracer;
+#[cfg(not(feature = "torch"))]
+use crate::without::LocalModel;
 use crate::DeviceChoice;
 use flow_model::{
     ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Result,
@@ -30,7 +34,7 @@ pub fn open(name: &str, settings: &ModelSettings, opening: &Opening) -> Result<O
     let plays = load.serve.is_none() && !flow_checkpoint::opened::critic(load)?;
     let local = plays.then(|| LocalModel::new(name, settings, opening)).transpose()?;
     let cpu = opening.hardware.device == DeviceChoice::Cpu;
-    let trained = TrainedModel::open(name, load, &train, local.as_ref().map(|local| &local.versioned), opening.seed, cpu)?;
+    let trained = TrainedModel::open(name, load, &train, local.as_ref().map(LocalModel::twin).as_ref(), opening.seed, cpu)?;
     Ok(Some(Box::new(TrainerModel { trained, local })))
 }
 
@@ -115,6 +119,7 @@ impl Model for TrainerModel {
         self.local()?.embed(texts)
     }
 
+    #[cfg(feature = "torch")]
     fn net(&self, at: At) -> Result<Net> {
         self.local()?.net(at)
     }

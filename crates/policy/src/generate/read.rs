@@ -1,10 +1,11 @@
 //! Reads sequences as tries: what wasn't read yet, in passes, and the output after each.
 
+use crate::attention::AttentionLayout;
 use crate::generate::rows;
 use crate::generate::store::Store;
 use crate::generate::SHARE;
 use crate::memory;
-use crate::model::reading::{AttentionLayout, TrieTensors};
+use crate::model::reading::TrieTensors;
 use crate::model::Net;
 use crate::tensors::{indices, values};
 use crate::threads::spread;

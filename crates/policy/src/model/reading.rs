@@ -10,6 +10,7 @@
 //!   its own slot, and the keys of places 0 to [`PAD_TO`] (i + 1) in order. So the result of a node depends only on the
 //!   tokens before it, not on the rest of the batch.
 
+use crate::attention::AttentionLayout;
 use crate::tensors::indices;
 use flow_int8::trie::Trie;
 use flow_model::NEVER;
@@ -22,15 +23,6 @@ const QUERIES: usize = 64;
 const MANY_QUERIES: usize = 512;
 /// The most keys of a dense block besides those of its first query, as a multiple of its queries.
 const MORE_KEYS: usize = 8;
-
-/// How attention is cut into blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttentionLayout {
-    /// Few full blocks.
-    Packed,
-    /// A node's bits depend on the tokens before it alone.
-    PerSequence,
-}
 
 /// The tensors of a pass over a trie. Places are padded to a multiple of [`PAD_TO`].
 pub struct TrieTensors {

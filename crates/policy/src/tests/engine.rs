@@ -1,6 +1,7 @@
 //! The engine beside libtorch's network and its automatic gradients, and a row's bits in any company.
 
-use crate::model::reading::{AttentionLayout, TrieTensors};
+use crate::attention::AttentionLayout;
+use crate::model::reading::TrieTensors;
 use crate::model::Net;
 use crate::tensors::{indices, values};
 use flow_core::seed::Random;

@@ -3,10 +3,11 @@
 use crate::limits::RowLimits;
 use crate::tensors::values;
 use crate::update::batch::{TokenWeight, UpdateBatch};
+use crate::update::chosen::chosen;
 use crate::update::gradient::{self, PassResult};
 use crate::update::learner::Learner;
+use crate::update::outputs::TokenOutputs;
 use crate::update::outputs::Wanted;
-use crate::update::outputs::{chosen, TokenOutputs};
 use crate::update::passes::{Pass, TrainingRow};
 use crate::update::tracer::{Gradients, Trace, Tracer};
 use flow_model::{Result, Sizes, UpdateSettings, END};

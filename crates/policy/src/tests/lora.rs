@@ -1,7 +1,7 @@
 //! Adapters: what they compute, what is learnt, and what is saved of them.
 
+use crate::attention::AttentionLayout;
 use crate::model::checkpoint;
-use crate::model::reading::AttentionLayout;
 use crate::model::Net;
 use crate::tensors::indices;
 use crate::tensors::named_parts;

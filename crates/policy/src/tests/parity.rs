@@ -1,7 +1,8 @@
 //! Real architectures against what `transformers` computes: tests/golden/models, made anew by `make parity-models`.
 
+use crate::attention::AttentionLayout;
 use crate::model::checkpoint;
-use crate::model::reading::{AttentionLayout, TrieTensors};
+use crate::model::reading::TrieTensors;
 use crate::model::saved::SavedModel;
 use crate::model::Net;
 use crate::tensors::named_parts;

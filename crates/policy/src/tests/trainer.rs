@@ -40,7 +40,13 @@ fn rows(policy: &Policy) -> Vec<Example> {
     let request = |i: usize| {
         let prompt = [vec![20; i % 3], (0..2 + random.below(12)).map(|_| 3 + random.below(250) as u32).collect()].concat();
         let choices = vec![vec![30, 40, end], vec![30, 41, 42, end], vec![50, end]];
-        Request { prompt, seed: random.next(), session: 0, most: None, choices: if i.is_multiple_of(4) { choices } else { vec![] } }
+        Request {
+            prompt,
+            seed: random.next(),
+            session: Default::default(),
+            most: None,
+            choices: if i.is_multiple_of(4) { choices } else { vec![] },
+        }
     };
     let requests: Vec<Request> = (0..18).map(request).collect();
     let mut rows = Vec::new();

@@ -1,8 +1,8 @@
 //! Passes and steps of a model in a trainer.
 
 use crate::limits::RowLimits;
+use crate::numbers::{values, Device, Tensor};
 use crate::pause::pause;
-use crate::tensors::values;
 use crate::trainer::TrainedModel;
 use crate::update::batch::{TokenWeight, UpdateBatch};
 use crate::update::gradient::{pass, PassResult};
@@ -17,7 +17,6 @@ use flow_model::{Example, ModelFault, PolicyError, Result, UpdateReport, UpdateS
 use serde_json::json;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use tch::{Device, Tensor};
 
 /// The most rows of one question, and the most different tokens of one pass: what a message has room for.
 const MOST_ROWS: usize = 4096;
@@ -274,7 +273,7 @@ impl Learner for TrainerLearner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::reading::AttentionLayout;
+    use crate::attention::AttentionLayout;
     use crate::update::passes::{passes, Passes};
     use flow_model::Sizes;
 

@@ -2,10 +2,11 @@
 //! (docs/protocol.md). It gives log-probabilities, takes the gradient of the loss by them, steps, and writes the
 //! weights of each version into a folder. It knows no loss: that is computed here, as for a model that learns here.
 //!
-//! Where no server generates for it, this process loads each version as a model of its own ([`VersionedModel`]), which
-//! plays and reads texts.
+//! Where no server generates for it, this process loads each version as a model of its own ([`Twin`]), which plays and
+//! reads texts.
 
 mod connection;
+mod fresh;
 mod learner;
 mod link;
 mod process;
@@ -13,22 +14,20 @@ mod process;
 pub use learner::TrainerWeights;
 
 use crate::limits::RowLimits;
-use crate::model::adapter::{self, BaseLocation, SavedAdapter};
-use crate::moments::Moments;
-use crate::versions::VersionedModel;
 use flow_checkpoint::opened::{critic, places, unfit, Places};
 use flow_checkpoint::saved::TrainingProgress;
 use flow_checkpoint::stored;
+use flow_core::files::{passing_prefix, remove_lost};
 use flow_core::seed::{bytes, mix, text};
 use flow_model::folder::{json, read, whole};
-use flow_model::lora::{Adapter, Lora};
 use flow_model::on_disk::{is_moments, CONFIG, TRAINED};
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
 use flow_model::Sizes;
-use flow_model::{Dtype, FileFault, LoadModel, ModelFault, PolicyError, Result, TrainSettings};
+use flow_model::{Dtype, LoadModel, ModelFault, PolicyError, Result, TrainSettings};
 use flow_serve::{ExportedWeights, Weights};
 use flow_text::Tokenizer;
 use flow_text::FILES;
+use fresh::fresh;
 use link::{load, Link, Opening};
 use serde_json::{json, Value};
 use std::cell::{Cell, RefCell};
@@ -37,7 +36,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use tch::Tensor;
 
 /// A model that learns in a trainer.
 pub struct TrainedModel {
@@ -71,6 +69,17 @@ pub struct TrainedModel {
     learning: Cell<bool>,
 }
 
+/// Writes an adapter into a folder.
+pub type WriteAdapter<'a> = dyn Fn(&Path) -> Result<()> + 'a;
+
+/// The same model as this process has it, where no server generates for it.
+pub struct Twin<'a> {
+    pub tokenizer: &'a Arc<Tokenizer>,
+    pub limits: RowLimits,
+    /// Where it has an adapter.
+    pub adapter: Option<Box<WriteAdapter<'a>>>,
+}
+
 /// A folder for weights in passing, which goes with this value.
 struct Passing(PathBuf);
 
@@ -80,14 +89,9 @@ impl Passing {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let temporary = std::env::temp_dir();
         if root.is_none() {
-            let lost = |name: &str| {
-                let process = name.strip_prefix("flow-train-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-                process.is_some_and(|process| Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{process}")).exists())
-            };
-            let all = fs::read_dir(&temporary).into_iter().flatten().flatten();
-            all.filter(|entry| entry.file_name().to_str().is_some_and(lost)).for_each(|entry| drop(fs::remove_dir_all(entry.path())));
+            remove_lost(&temporary, "flow-train");
         }
-        let name = format!("flow-train-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let name = format!("{}{}", passing_prefix("flow-train"), COUNT.fetch_add(1, Relaxed));
         let folder = root.map_or(temporary, PathBuf::from).join(name);
         fs::create_dir_all(&folder).map_err(|e| PolicyError::file(&folder, e))?;
         Ok(Passing(folder))
@@ -106,14 +110,7 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If there is no trainer, or it can't open the model.
-    pub fn open(
-        name: &str,
-        load: &LoadModel,
-        train: &TrainSettings,
-        local: Option<&VersionedModel>,
-        seed: u64,
-        cpu: bool,
-    ) -> Result<TrainedModel> {
+    pub fn open(name: &str, load: &LoadModel, train: &TrainSettings, local: Option<&Twin>, seed: u64, cpu: bool) -> Result<TrainedModel> {
         if let Some((_, why)) = unfit(load)? {
             return Err(PolicyError::model(name, ModelFault::Train { why: why.into() }));
         }
@@ -125,9 +122,9 @@ impl TrainedModel {
         let begun = passing.0.join("start");
         // No weights can be sent to a server of Tinker's protocol: one that learnt there is named.
         let there = train.tinker.is_some() && adapter.is_some();
-        let adapter = match local.filter(|_| !there).filter(|local| local.start.adapter().is_some()) {
+        let adapter = match local.and_then(|local| local.adapter.as_ref()).filter(|_| !there) {
             // Both begin with the same numbers.
-            Some(local) => local.save(&begun).map(|()| Some(begun))?,
+            Some(write) => write(&begun).map(|()| Some(begun))?,
             None if train.tinker.is_some() => adapter,
             None if adapter.is_none() && load.lora.is_some() => fresh(load, critic, &base, seed, &begun)?.then_some(begun),
             None => adapter,
@@ -154,7 +151,7 @@ impl TrainedModel {
             return Err(PolicyError::model(name, ModelFault::Trainer { what }));
         };
         let sizes = Sizes { vocab: tokenizer.vocab_size(), rows: tokenizer.vocab_size(), context, width, value: critic, cached: 0 };
-        let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.start.limits());
+        let limits = local.map_or_else(|| RowLimits { sizes, ends: tokenizer.ends().into() }, |local| local.limits.clone());
         let first = adapter.clone().unwrap_or_else(|| base.clone());
         let trained = TrainedModel {
             name: name.into(),
@@ -337,29 +334,6 @@ impl TrainedModel {
             "its weights are in the middle of an update, or of one that failed: `flow resume` goes on from the last that was saved".into();
         Err(PolicyError::model(&self.name, ModelFault::Trainer { what }))
     }
-}
-
-/// Writes a new adapter for a model whose architecture is known here: the one that it would begin with if it learnt
-/// here. Gives whether that was done.
-fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Path) -> Result<bool> {
-    let Some(lora) = &load.lora else { return Ok(false) };
-    let stored = match stored::open(base) {
-        Ok(stored) => stored,
-        Err(PolicyError::File { fault: FileFault::Unsupported(_), .. }) => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    if stored.values() {
-        // Its head is learnt on from its present values.
-        return Ok(false);
-    }
-    let head = critic.then(|| stored.architecture.sizes().width);
-    let adapter =
-        Adapter::new(Lora::new(lora), &stored.architecture.layout(), head).map_err(|fault| PolicyError::at(base, fault.into()))?;
-    let flat = Tensor::from_slice(&adapter.layout().random(mix(seed, text("adapter"))));
-    let moments = Moments::new(&flat);
-    let named = base.display().to_string();
-    adapter::save(&SavedAdapter { adapter: Arc::new(adapter), flat, moments, version: 0, base: BaseLocation::Named(&named) }, folder)?;
-    Ok(true)
 }
 
 /// The files of a model's folder that another program loads it by.

@@ -49,6 +49,14 @@ fn mixed(p: &Tensor, q: &Tensor, beta: f64) -> Tensor {
     p.maximum(q) + (share * apart.expm1()).log1p()
 }
 
+/// The norm of the gradient of a loss by the logits of each choice, `[choices]`, given its gradients `by` the
+/// log-probabilities.
+pub fn logit_grad(listed: &Listed, by: &Tensor) -> Tensor {
+    let whole = by.sum_dim_intlist(-1, true, None);
+    let squares = (by - listed.logprobs.exp() * &whole).square().sum_dim_intlist(-1, false, None);
+    (squares + whole.squeeze_dim(-1).square() * &listed.others).sqrt() / &listed.temperatures
+}
+
 /// KL(a || b), the sum of a (ln a - ln b).
 fn kl(a: &Tensor, b: &Tensor) -> Tensor {
     (a.exp() * (a - b)).sum_dim_intlist(-1, false, None)
@@ -58,7 +66,7 @@ fn kl(a: &Tensor, b: &Tensor) -> Tensor {
 mod tests {
     use super::*;
     use crate::tensors::values;
-    use crate::update::outputs::chosen;
+    use crate::update::chosen::chosen;
     use crate::update::outputs::Wanted;
 
     /// The divergence of policies with these probabilities from a teacher's, and its gradient by the logits at

@@ -1,9 +1,8 @@
 //! A surrogate that a function of the user's own computes: its losses as numbers, and its gradient as a term that is 0.
 
-use crate::tensors::values;
+use crate::numbers::{values, Kind, Tensor};
 use crate::update::surrogate::SurrogateInput;
 use flow_model::{LossTokens, PolicyError, Result, TokenLoss};
-use tch::{Kind, Tensor};
 
 /// What a function makes of the tokens of a pass.
 pub struct FunctionLoss {
@@ -20,11 +19,7 @@ pub struct FunctionLoss {
 /// # Errors
 /// [`PolicyError::Function`] with its own error, or the fault of its values.
 pub fn loss(function: &dyn TokenLoss, tokens: &SurrogateInput, entropy: &Tensor, weight: &Tensor) -> Result<FunctionLoss> {
-    let row: Vec<u32> = Vec::<i64>::try_from(tokens.rows.place.to_device(tch::Device::Cpu))
-        .map_err(crate::tensors::torch_error)?
-        .into_iter()
-        .map(|row| row as u32)
-        .collect();
+    let row: Vec<u32> = values(&tokens.rows.place).into_iter().map(|row| row as u32).collect();
     let [new, old, acted, advantage, entropies, part, weights] =
         [tokens.new, tokens.old, tokens.acted, tokens.advantage, entropy, &tokens.rows.part, weight].map(|tensor| values(&tensor.detach()));
     let count = new.len();

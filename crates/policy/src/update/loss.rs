@@ -1,8 +1,8 @@
 //! The parts of the loss of each token, as small functions on vectors of one value a token: ratios, REINFORCE, values,
 //! divergences (Schulman 2020), weights. How a ratio and an advantage become a loss stands in [`crate::update::surrogate`].
 
+use crate::numbers::{Kind, Tensor};
 use flow_model::{Aggregation, KlKind};
-use tch::{Kind, Tensor};
 
 /// How far the logarithm of a ratio may go; from there on k3 goes straight on.
 pub(super) const LOG_RATIO: f64 = 20.0;
@@ -154,7 +154,7 @@ pub fn weight(aggregation: Aggregation, length: usize, turns: usize, written: us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensors::values;
+    use crate::numbers::values;
 
     #[test]
     fn divergences_as_worked_by_hand() {
@@ -201,9 +201,9 @@ mod tests {
     fn k1_has_no_gradient_on_average() {
         let gradient_of = |kind| {
             let logit = Tensor::from_slice(&[9f32.ln()]).set_requires_grad(true);
-            let new = Tensor::cat(&[logit.shallow_clone(), logit.zeros_like().detach()], 0).log_softmax(0, Kind::Float);
-            let estimate = divergence(&new, &Tensor::from_slice(&[0.5f32.ln(); 2]), kind);
-            let mean = (estimate * new.detach().exp()).sum(None);
+            let (first, half) = (logit.sigmoid(), Tensor::from_slice(&[0.5f32.ln()]));
+            let one = |p: Tensor| divergence(&p.log(), &half, kind) * p.detach();
+            let mean = (one(first.shallow_clone()) + one(-first + 1.0)).sum(None);
             Tensor::run_backward(&[mean], &[&logit], false, false)[0].double_value(&[0])
         };
         assert!(gradient_of(KlKind::K1).abs() < 1e-6, "{}", gradient_of(KlKind::K1));
@@ -244,7 +244,7 @@ mod tests {
         for (clip, expected, decided) in [(0.2, [1.62, 2.205, 1.62], [1.0, 0.0, 1.0]), (0.0, [1.125, 2.205, 0.5], [0.0; 3])] {
             let (loss, clipped) = losses(clip);
             for i in 0..3 {
-                assert!((loss.double_value(&[i as i64]) - expected[i]).abs() < 1e-6, "{loss}");
+                assert!((loss.double_value(&[i as i64]) - expected[i]).abs() < 1e-6, "{loss:?}");
                 assert_eq!(clipped.double_value(&[i as i64]), decided[i]);
             }
         }
@@ -292,7 +292,7 @@ mod tests {
             let step = StepCounts { rows: 1, tokens: 3, trajectories: 1, norm: 1.0 };
             let by = if mean { Aggregation::SeqMeanTokenMean } else { Aggregation::SeqMeanTokenSum };
             let whole = each.sum(None) * weight(by, 3, 1, 3, &step);
-            assert!((whole.double_value(&[]) - loss).abs() < 1e-5, "{whole}");
+            assert!((whole.double_value(&[]) - loss).abs() < 1e-5, "{whole:?}");
             let gradient = Tensor::run_backward(&[each.sum(None)], &[&new], false, false);
             assert!((0..3).all(|i| (gradient[0].double_value(&[i]) + coefficient).abs() < 1e-5), "{:?}", gradient[0]);
         }

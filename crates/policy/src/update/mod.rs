@@ -1,25 +1,34 @@
 //! One update: the next weights from rows, the loss of an optimiser step summed over all its rows however they are
 //! split into passes.
 
+#[cfg(feature = "torch")]
 mod adamw;
 pub mod batch;
+#[cfg(feature = "torch")]
+pub mod chosen;
+#[cfg(feature = "torch")]
 mod divergence;
 mod function;
 pub mod gradient;
+#[cfg(feature = "torch")]
+mod lanes;
 pub mod learner;
+#[cfg(feature = "torch")]
 pub mod local;
 mod loss;
 mod minibatch;
 pub mod outputs;
+#[cfg(feature = "torch")]
 pub mod parallel;
 pub mod passes;
 mod schedule;
 mod surrogate;
 mod terms;
+#[cfg(feature = "torch")]
 mod trace;
 pub mod tracer;
 
-use crate::model::reading::AttentionLayout;
+use crate::attention::AttentionLayout;
 use batch::{TokenWeight, UpdateBatch};
 use flow_model::{Example, ModelFault, PolicyError, Result};
 use flow_model::{Objective, RatioKind, UpdateSettings};

@@ -4,12 +4,10 @@
 //! begin with in common is computed once, forward and backward. The loss knows nothing of it: it is made of rows. How
 //! rows are cut into passes follows from the rows alone.
 
+use crate::attention::AttentionLayout;
 use crate::limits::RowLimits;
-use crate::model::reading::AttentionLayout;
-use crate::model::Net;
 use flow_int8::trie::{runs, shared, Trie};
 use flow_model::choices::ChoiceConstraint;
-use flow_model::config::DecoderConfig;
 use flow_model::sequence::{check, known};
 use flow_model::UpdateSettings;
 use flow_model::{Example, PolicyError, Result, RowFault, PAD_TO};
@@ -208,11 +206,6 @@ fn room(sequences: &[(Vec<u32>, Vec<usize>)], most: PassLimits) -> usize {
     (0..sequences.len().min(most.sequences)).take_while(fits).count().max(1)
 }
 
-/// Numbers that a block makes of a token.
-fn within(sizes: &DecoderConfig) -> usize {
-    6 * sizes.width + 2 * (sizes.heads + 2 * sizes.kv_heads) * sizes.head + 4 * sizes.hidden
-}
-
 impl Pass {
     /// The pass over `sequences`, ascending, each with the rows that read it.
     fn new(rows: &[TrainingRow], sequences: &[(Vec<u32>, Vec<usize>)], cut: AttentionLayout) -> Pass {
@@ -255,32 +248,6 @@ impl Pass {
     /// Tokens of its longest sequence.
     pub fn longest(&self) -> usize {
         (0..self.trie.len()).map(|node| self.trie.place(node) + 1).max().unwrap_or(0)
-    }
-
-    /// Bytes that its way back needs at least: of each token what its blocks made of it, and of each choice what a loss
-    /// that compares `listed` tokens makes of them.
-    pub fn needs(&self, net: &Net, listed: usize) -> u64 {
-        let sizes @ DecoderConfig { layers, width, .. } = net.architecture().sized();
-        let within = within(&sizes);
-        // Row by row two states a block are kept, and one block at a time is gone through.
-        let numbers = if net.engine().is_some() { 2 * layers * width + 2 * within } else { layers * within };
-        // Logits of all that was chosen, what their softmax makes of them, and its way back; row by row they are there
-        // a few at a time.
-        let logits = if net.engine().is_some() { 0 } else { 3 * self.output_nodes.len() * net.sizes.vocab };
-        // Log-probabilities of policy and teacher, their gradient, and a few things between.
-        let compared = 8 * self.from.len() * listed.min(net.sizes.vocab);
-        net.bytes_of_number() as u64 * self.computed() as u64 * numbers as u64 + 4 * (logits + compared) as u64
-    }
-
-    /// Bytes that reading it needs at least, without a way back: of each token what one block makes of it and, by
-    /// libtorch, keys and values of all blocks and the logits of all that was chosen.
-    pub fn reading_needs(&self, net: &Net) -> u64 {
-        let sizes @ DecoderConfig { layers, kv_heads, head, .. } = net.architecture().sized();
-        let (cached, logits) = match net.engine() {
-            Some(_) => (0, 0),
-            None => (2 * layers * kv_heads * head, self.output_nodes.len() * net.sizes.vocab),
-        };
-        (net.bytes_of_number() * self.computed() * (within(&sizes) + cached) + 4 * logits) as u64
     }
 
     /// Whether anything was chosen in it.

@@ -1,10 +1,10 @@
 //! The surrogate: how a token's ratio and advantage become its loss. A shape is a value of [`Surrogate`], a function
 //! here and a line of [`loss`].
 
+use crate::numbers::{Kind, Tensor};
 use crate::update::loss::{distance, Rows, LOG_RATIO};
 use flow_core::seed::{mix, text, Random};
 use flow_model::{Surrogate, TrustRegion, UpdateSettings};
-use tch::{Kind, Tensor};
 
 /// What a surrogate is made of, a value a token: each `[tokens]`.
 pub struct SurrogateInput<'a> {

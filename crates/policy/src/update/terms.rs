@@ -1,7 +1,8 @@
 //! The terms of the loss in one pass, by objective: a value a token.
 
-use crate::tensors::indices;
+use crate::numbers::{indices, no_grad, Device, Kind, Tensor};
 use crate::update::batch::{TokenWeight, UpdateBatch};
+#[cfg(feature = "torch")]
 use crate::update::divergence;
 use crate::update::function;
 use crate::update::loss::{self, Rows};
@@ -10,7 +11,6 @@ use crate::update::passes::Pass;
 use crate::update::surrogate::{self, SurrogateInput};
 use flow_model::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};
 use flow_model::{Example, Result};
-use tch::{Device, Kind, Tensor};
 
 /// One value for each token of a pass, in the order of its rows: each `[tokens]`.
 pub struct Terms {
@@ -95,6 +95,8 @@ impl PassTokens<'_> {
         let outputs = self.outputs.share();
         let none = outputs.logprobs.detach().zeros_like();
         let apart = match (&outputs.listed, &taught) {
+            // Without libtorch nothing lists tokens.
+            #[cfg(feature = "torch")]
             (Some(own), Some(taught)) => none.index_copy(0, &own.to, &divergence::each(own, taught, self.batch.settings)),
             _ => none.copy(),
         };
@@ -134,7 +136,7 @@ impl PassTokens<'_> {
         let rows = (&self.place(), self.pass.rows.len() as i64, mean);
         let advantage = self.each(&|row| batch.examples[row].advantage);
         let loss = loss::reinforce(&new, base.as_ref(), &advantage, rows, (settings.beta.unwrap_or(1.0), settings.kl));
-        let kl = tch::no_grad(|| base.map_or_else(|| new.zeros_like(), |base| &new - base));
+        let kl = no_grad(|| base.map_or_else(|| new.zeros_like(), |base| &new - base));
         let clipped = new.zeros_like();
         Terms { loss, kl, clipped, ratio: new.ones_like(), masked: None, outputs, slope: None }
     }
@@ -189,7 +191,7 @@ impl PassTokens<'_> {
                 loss = loss.g_add(&(&kl * settings.kl));
                 kl
             }
-            None => tch::no_grad(|| loss::moved(&new, &acted)),
+            None => no_grad(|| loss::moved(&new, &acted)),
         };
         if settings.entropy != 0.0 {
             loss = loss.g_sub(&(&outputs.entropy * settings.entropy));

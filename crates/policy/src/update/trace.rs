@@ -3,8 +3,9 @@
 use crate::model::reading::TrieTensors;
 use crate::model::Net;
 use crate::tensors::{indices, values};
+use crate::update::chosen::chosen;
 use crate::update::outputs::Wanted;
-use crate::update::outputs::{chosen, Listed, TokenOutputs};
+use crate::update::outputs::{Listed, TokenOutputs};
 use crate::update::passes::{Pass, Target, TrainingRow};
 use crate::update::tracer::{Gradients, Trace, Tracer};
 use flow_int8::engine::listed::{Listing, StateChoice};

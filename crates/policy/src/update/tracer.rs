@@ -1,9 +1,9 @@
 //! Weights that compute passes, and the gradients that they take: the lower half of the seam that `learner` describes.
 
+use crate::numbers::{Device, Tensor};
 use crate::update::outputs::{TokenOutputs, Wanted};
 use crate::update::passes::{Pass, TrainingRow};
 use flow_model::Result;
-use tch::{Device, Tensor};
 
 /// Weights that compute passes.
 pub trait Tracer {
