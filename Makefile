@@ -259,11 +259,11 @@ reproduce: build
 	for study in papers/$(PAPER)/study*.yaml; do target/release/flow study $$study $(ARGS) || exit 1; done
 
 # Tiny random models of every architecture as transformers computes them (tests/golden/models), made anew in a virtual environment of
-# some 6 GB. With SMOLLM2=FILE.gguf (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well, with MINILM=FOLDER (flow model
+# some 6 GB. With SMOLLM2=FOLDER (flow model fetch smollm2-135m-instruct), SmolLM2 is compared as well, with its GGUF file, with MINILM=FOLDER (flow model
 # fetch minilm) MiniLM.
 parity-models: .venv-parity/made-from
 	.venv-parity/bin/python scripts/parity_models.py
-	if [ -n "$(SMOLLM2)" ]; then .venv-parity/bin/python scripts/parity_models.py --smollm2 $(SMOLLM2) > .venv-parity/smollm2.json; fi
+	if [ -n "$(SMOLLM2)" ]; then .venv-parity/bin/python scripts/parity_models.py --smollm2 $(SMOLLM2)/model.gguf > .venv-parity/smollm2.json; fi
 	if [ -n "$(MINILM)" ]; then .venv-parity/bin/python scripts/parity_models.py --minilm $(MINILM) > .venv-parity/minilm.json; fi
 	if [ -n "$(MINILM)" ]; then FLOW_MINILM=$(abspath $(MINILM)) FLOW_GOLDEN=$(CURDIR)/.venv-parity/minilm.json \
 	  $(CARGO) test --release --lib minilm_from_its_package -- --ignored --nocapture; fi

@@ -4,7 +4,7 @@
     BENCH_PEER=llama_peer.py BENCH_PYTHON=.venv-llama/bin/python BENCH_CLOCK=cpu cargo bench --bench model -- prefill decode
 
 All prompts of a case are asked at once, over HTTP; the processor's seconds are those of the server. LLAMA_SERVER names another server than that of
-.venv-llama. The server reads LLAMA_MODEL, or the file that flow reads; of a GGUF file another quantisation is made by
+.venv-llama. The server reads LLAMA_MODEL, a GGUF file; another quantisation of one is made by
 
     .venv-parity/bin/python benches/llama_peer.py FROM.gguf Q8_0 TO.gguf
 
@@ -111,7 +111,7 @@ def answer(address, prompt, tokens, said):
 def main():
     if len(sys.argv) > 1:
         return requantise(*sys.argv[1:])
-    path = os.environ.get("LLAMA_MODEL") or os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct/model.gguf")
+    path = os.environ.get("LLAMA_MODEL", "models/smollm2-135m-instruct/model.gguf")
     threads = int(os.environ.get("BENCH_THREADS", "2"))
     cpu = os.environ.get("BENCH_CLOCK") == "cpu"
     server, shape, most = Server(path, threads, 1, 64, tells=True), None, 0.0

@@ -122,7 +122,7 @@ fn main() -> Result<(), Failed> {
     let named = |name: &str| filters.iter().any(|part| name.contains(part.as_str()));
     let mut cases: Vec<Case> = cases(&scale).into_iter().filter(|(name, ..)| filters.is_empty() || named(name)).collect();
     cases.extend(long_cases().into_iter().filter(|(name, ..)| named(name)));
-    let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
+    let path = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct".into());
     let dtype = if set("BENCH_DTYPE") == "bf16" { Dtype::Bf16 } else { Dtype::F32 };
     let base = match set("BENCH_BASE").as_str() {
         "int8" => Base::Int8,

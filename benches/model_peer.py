@@ -1,4 +1,4 @@
-"""The other side of `cargo bench --bench model`: transformers and PEFT reading the same GGUF file or folder, driven over standard input.
+"""The other side of `cargo bench --bench model`: transformers and PEFT reading the same folder, driven over standard input.
 
 A line names a case, a number of rows, the tokens of a prompt, those that are written, and how many rows share a prompt; the answer is seconds
 for all of it, of the processor where BENCH_CLOCK is `cpu`.
@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-# GGUF's tensors are told one by one otherwise.
+# Tensors are told one by one otherwise.
 os.environ.setdefault("TQDM_DISABLE", "1")
 
 import peft
@@ -26,11 +26,10 @@ transformers.utils.logging.disable_progress_bar()
 def main():
     torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
     torch.manual_seed(1)
-    path = Path(os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct/model.gguf"))
+    path = Path(os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct"))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if os.environ.get("BENCH_DTYPE") == "bf16" else torch.float32
-    where = (path.parent, dict(gguf_file=path.name)) if path.suffix == ".gguf" else (path, {})
-    plain = AutoModelForCausalLM.from_pretrained(where[0], dtype=dtype, attn_implementation="sdpa", **where[1]).eval().to(device)
+    plain = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="sdpa").eval().to(device)
 
     @functools.cache
     def learner():

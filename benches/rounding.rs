@@ -65,7 +65,7 @@ fn divergence(one: &Policy, other: &Policy, rows: &[Vec<u32>]) -> Result<(f64, f
 }
 
 fn main() -> Result<(), Failed> {
-    let load = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct/model.gguf".into());
+    let load = std::env::var("FLOW_MODEL").unwrap_or_else(|_| "models/smollm2-135m-instruct".into());
     let files: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let text = files.iter().map(std::fs::read_to_string).collect::<Result<String, _>>()?;
     let lora = LoraSettings { targets: vec!["all-linear".into()], ..Default::default() };

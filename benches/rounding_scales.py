@@ -3,7 +3,7 @@
     .venv-parity/bin/python benches/rounding_scales.py docs/*.md
 
 Rounding is emulated in transformers, in f32: a scale for each so many inputs, of a row of weights and of a token's numbers alike, and for comparison
-one a row. Rows of 96 tokens, 32 drawn ones. `FLOW_MODEL` names another GGUF file.
+one a row. Rows of 96 tokens, 32 drawn ones. `FLOW_MODEL` names another folder.
 """
 
 import os
@@ -31,12 +31,12 @@ def rounded(x, group):
 
 def main():
     torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
-    path = Path(os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct/model.gguf"))
+    path = Path(os.environ.get("FLOW_MODEL", "models/smollm2-135m-instruct"))
     text = "".join(Path(name).read_text() for name in sys.argv[1:])
-    ids = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)(text, return_tensors="pt").input_ids[0]
+    ids = AutoTokenizer.from_pretrained(path)(text, return_tensors="pt").input_ids[0]
     rows = ids[: len(ids) // TOKENS * TOKENS].view(-1, TOKENS)
     rows = rows[random.Random(1).sample(range(len(rows)), ROWS)]
-    model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
     linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     # A tied output layer shares its matrix with the embedding, which is rounded as well.
     own = {id(module.weight): module.weight.data.clone() for module in linears}

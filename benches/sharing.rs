@@ -4,7 +4,7 @@
 //! thread (`BENCH_THREADS` sets another number).
 //!
 //! `cargo bench --bench sharing`, or `cargo bench --bench sharing -- conversations` for the cases alone whose names
-//! hold that. `FLOW_MODEL=FILE.gguf` measures a published model with an adapter in place of the new one, its base as
+//! hold that. `FLOW_MODEL=FOLDER` measures a published model with an adapter in place of the new one, its base as
 //! `BENCH_BASE` says (`int8`, `f32`). `BENCH_ALONE=1` leaves out the rows that share nothing, and the first round,
 //! which warms up: what is computed for each token is the same in every round.
 

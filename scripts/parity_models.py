@@ -4,12 +4,12 @@
     make parity-models
 
 Each folder is an ordinary Hugging Face folder, and `golden.safetensors` and `golden.json` say what came out of it: logits, the gradient
-of the loss of every parameter, 64 tokens written greedily, and tokens of texts. Also: adapters as PEFT computes and merges them, ggml's
-blocks as gguf-py unpacks them, and chat templates as `apply_chat_template` renders them. With `--smollm2 FILE.gguf` the same of SmolLM2, with `--minilm FOLDER` MiniLM's vectors
+of the loss of every parameter, 64 tokens written greedily, and tokens of texts. Also: adapters as PEFT computes and merges them,
+and chat templates as `apply_chat_template` renders them. With `--smollm2 FILE.gguf` the same of SmolLM2, with `--minilm FOLDER` MiniLM's vectors
 of some sentences are printed in JSON, to compare with `flow`'s.
 """
 import argparse, json, pathlib, shutil, sys
-import gguf, numpy, peft, torch, transformers
+import peft, torch, transformers
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, BertConfig, BertModel, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
@@ -185,23 +185,6 @@ def encoder():
     print(f"encoder: {sum(p.numel() for p in model.parameters())} parameters")
 
 
-def blocks():
-    """Random blocks of each of ggml's types, and what gguf-py makes of them."""
-    random = numpy.random.default_rng(7)
-    types = gguf.GGMLQuantizationType
-    found = []
-    for kind in [types.F16, types.BF16, types.Q4_0, types.Q4_1, types.Q8_0, types.Q4_K, types.Q6_K, types.Q5_0, types.Q5_1]:
-        block, size = gguf.GGML_QUANT_SIZES[kind]
-        count = max(1, 64 // block)
-        packed = random.integers(0, 256, (count, size), dtype=numpy.uint8)
-        scales = {types.Q4_0: [0], types.Q4_1: [0, 2], types.Q8_0: [0], types.Q4_K: [0, 2], types.Q6_K: [208], types.Q5_0: [0], types.Q5_1: [0, 2]}.get(kind, [0])
-        for at in scales:  # Scales that are numbers.
-            packed[:, at : at + 2] = random.uniform(-2, 2, (count, 1)).astype(numpy.float16).view(numpy.uint8)
-        values = gguf.quants.dequantize(packed, kind)
-        found.append({"type": kind.name, "bytes": packed.tobytes().hex(), "values": [float(x) for x in values.flatten()]})
-    (HERE / "blocks.json").write_text(json.dumps(found) + "\n")
-
-
 def chats(fast, template=None):
     found = []
     for talk in CONVERSATIONS:
@@ -242,6 +225,5 @@ if __name__ == "__main__":
     folders(fast)
     adapters()
     encoder()
-    blocks()
     (HERE / "chats.json").write_text(json.dumps(chats(fast), ensure_ascii=False) + "\n")
     print(f"transformers {transformers.__version__}, torch {torch.__version__} -> {HERE}")

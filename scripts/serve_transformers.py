@@ -1,7 +1,7 @@
 """Serves a model as vLLM would, in as much as `serve` of a pipeline asks for it, by transformers and PEFT: to try a pipeline where vLLM doesn't run.
 
     make .venv-parity/made-from
-    .venv-parity/bin/python scripts/serve_transformers.py models/smollm2-135m-instruct/model.gguf --port 8000
+    .venv-parity/bin/python scripts/serve_transformers.py models/smollm2-135m-instruct --port 8000
     flow run pipelines/smollm2-minesweeper.yaml --set 'models.actor.serve={ openai: "http://127.0.0.1:8000/v1" }'
 
 It answers one question at a time: `completions` with a prompt of tokens (log-probabilities at temperature 1, of what is written or of the prompt),
@@ -28,8 +28,7 @@ class Refused(Exception):
 
 class Machine:
     def __init__(self, path, dtype):
-        where = (path.parent, dict(gguf_file=path.name)) if path.suffix == ".gguf" else (path, {})
-        self.base = AutoModelForCausalLM.from_pretrained(where[0], dtype=dtype, **where[1]).eval()
+        self.base = AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval()
         self.adapted = None
         self.names = set()
         self.lock = threading.Lock()
@@ -135,7 +134,7 @@ def handler(machine):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, help="a Hugging Face folder or a GGUF file: the one that the pipeline loads")
+    parser.add_argument("model", type=Path, help="a Hugging Face folder: the one that the pipeline loads")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     given = parser.parse_args()

@@ -11,7 +11,7 @@ untar() { "$python" -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractal
 untar /tmp/parts/site.tar.xz /tmp/site & untar /tmp/parts/main.tar.xz /tmp/main; wait
 "$python" -m pip install -q --no-deps --force-reinstall /tmp/parts/flow_rl-*.whl
 ln -sf "$(dirname "$(realpath -s "$(command -v "$python")")")/flow" /usr/local/bin/flow
-ln -f /tmp/parts/model.gguf /tmp/models/smollm2/model.gguf
+PYTHONPATH=/tmp/site flow model convert /tmp/parts/model.gguf /tmp/models/smollm2
 cd /tmp/main && flow env install program --python "$python"
 [ -e /tmp/models/smollm2-hf ] || flow model export /tmp/models/smollm2 --out /tmp/models/smollm2-hf
 # vLLM's Python is this one with its packages; the trainer's doesn't see them.

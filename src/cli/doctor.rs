@@ -12,6 +12,7 @@ use flow_env::{installed, TABLE};
 use flow_policy::rates::{operations, tokens, TokenRates};
 use flow_policy::{gpus, instructions, libtorch, DeviceChoice, FoundDevice, Hardware};
 use flow_serve::{look, ServerStatus};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -22,7 +23,7 @@ const SECONDS: f64 = 1.25;
 #[derive(Args)]
 pub struct DoctorArgs {
     /// Pipelines whose servers are checked, addresses of servers, as http://127.0.0.1:8000 (of one of Tinker's protocol
-    /// also https: what it makes of a gradient is measured), or models (folders, GGUF files), whose speed with
+    /// also https: what it makes of a gradient is measured), or models (folders), whose speed with
     /// `base: int8` is measured for some five seconds each
     subjects: Vec<String>,
     /// The device for models; the variable FLOW_DEVICE is the default
@@ -64,6 +65,11 @@ impl Finding {
     fn but(self, state: State, note: impl Into<String>) -> Finding {
         Finding { state, note: Some(note.into()), ..self }
     }
+
+    /// What was looked at and isn't there, or doesn't work.
+    fn wrong(name: &str, found: impl Into<String>, why: impl ToString) -> Finding {
+        Finding::new(name, found).but(State::Wrong, why.to_string())
+    }
 }
 
 impl DoctorArgs {
@@ -86,14 +92,11 @@ impl DoctorArgs {
     fn device(&self) -> Result<Finding> {
         let choice = self.device.map_or_else(DeviceChoice::named, Ok)?;
         Ok(match FoundDevice::look(choice) {
-            Ok(device) => {
-                let finding = Finding::new("device", device.to_string());
-                match device.note().filter(|_| !device.is_cuda()) {
-                    Some(note) => finding.but(State::Slow, note),
-                    None => finding,
-                }
-            }
-            Err(error) => Finding::new("device", choice.to_string()).but(State::Wrong, error.to_string()),
+            Ok(device) => match device.note().filter(|_| !device.is_cuda()) {
+                Some(note) => Finding::new("device", device.to_string()).but(State::Slow, note),
+                None => Finding::new("device", device.to_string()),
+            },
+            Err(error) => Finding::wrong("device", choice.to_string(), error),
         })
     }
 
@@ -101,24 +104,19 @@ impl DoctorArgs {
     fn addresses(&self) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
         let (mut addresses, mut tinker) = (BTreeSet::new(), BTreeSet::new());
         for subject in &self.subjects {
-            if subject.starts_with("https://") {
-                tinker.insert(subject.clone());
-            }
-            if subject.starts_with("http://") {
-                addresses.insert(subject.clone());
+            if subject.starts_with("http") {
+                let of = if subject.starts_with("https://") { &mut tinker } else { &mut addresses };
+                of.insert(subject.clone());
             }
             if is_model(subject) || subject.starts_with("http") {
                 continue;
             }
             let pipeline = flow_pipeline::load(Path::new(subject), &[], &ops::catalog())?;
             for model in pipeline.models.values() {
-                let lists = [&model["serve"]["vllm"], &model["serve"]["sglang"]];
-                let one = [&model["serve"]["openai"], &model["openai"]];
-                tinker.extend(
-                    [&model["serve"]["tinker"], &model["train"]["tinker"]].into_iter().filter_map(|address| Some(address.as_str()?.into())),
-                );
-                let listed = lists.into_iter().filter_map(|list| list.as_array()).flatten();
-                addresses.extend(listed.chain(one).filter_map(|address| address.as_str().map(String::from)));
+                let (serve, text) = (&model["serve"], |address: &Value| address.as_str().map(String::from));
+                tinker.extend([&serve["tinker"], &model["train"]["tinker"]].into_iter().filter_map(text));
+                let listed = [&serve["vllm"], &serve["sglang"]].into_iter().filter_map(Value::as_array).flatten();
+                addresses.extend(listed.chain([&serve["openai"], &model["openai"]]).filter_map(text));
             }
         }
         Ok((addresses, tinker))
@@ -175,21 +173,17 @@ fn speed(path: &str) -> Finding {
                 "{path} with `base: int8` on one core: {reading:.0} tokens a second read, {one:.0} written for one prompt, {many:.0} for 32, {learning:.0} learnt by LoRA"
             ),
         ),
-        Err(error) => Finding::new("speed", path).but(State::Wrong, error.to_string()),
+        Err(error) => Finding::wrong("speed", path, error),
     }
 }
 
 fn memory() -> Finding {
     let gigabytes = |name: &str| kernel_bytes("/proc/meminfo".as_ref(), name).map(|bytes| bytes as f64 / 1e9);
     match (gigabytes("MemTotal:"), gigabytes("MemAvailable:")) {
-        (Some(total), Some(free)) => {
-            let finding = Finding::new("memory", format!("{total:.0} GB, {free:.0} GB free"));
-            if free < 2.0 {
-                finding.but(State::Slow, "less than 2 GB are free: a published model of 135 million weights takes as much")
-            } else {
-                finding
-            }
-        }
+        (Some(total), Some(free)) => match Finding::new("memory", format!("{total:.0} GB, {free:.0} GB free")) {
+            low if free < 2.0 => low.but(State::Slow, "less than 2 GB are free: a published model of 135 million weights takes as much"),
+            finding => finding,
+        },
         _ => Finding::new("memory", "unknown").but(State::Missing, "the system doesn't say it"),
     }
 }
@@ -207,22 +201,20 @@ fn torch() -> Finding {
     let cuda = match (libtorch.cuda, gpus) {
         (false, _) => "without CUDA".to_owned(),
         (true, 0) => "with CUDA, no GPU".into(),
-        (true, 1) => "with CUDA, 1 GPU".into(),
-        (true, gpus) => format!("with CUDA, {gpus} GPUs"),
+        (true, gpus) => format!("with CUDA, {gpus} GPU{}", if gpus == 1 { "" } else { "s" }),
     };
     let version = libtorch.version.as_deref().unwrap_or("of an unknown version");
     let folder = libtorch.folder.as_ref().map_or("of this program".into(), |folder| folder.display().to_string());
-    let finding = Finding::new("libtorch", format!("{version}, {cuda}, {folder}"));
-    if gpus > 1 {
-        return finding.but(State::Slow, "a run computes on one of them: let servers generate on the others (`serve`)");
+    match Finding::new("libtorch", format!("{version}, {cuda}, {folder}")) {
+        several if gpus > 1 => several.but(State::Slow, "a run computes on one of them: let servers generate on the others (`serve`)"),
+        finding => finding,
     }
-    finding
 }
 
 fn duckdb() -> Finding {
     match flow_log::engine_version() {
         Ok(version) => Finding::new("DuckDB", version),
-        Err(error) => Finding::new("DuckDB", "none").but(State::Wrong, format!("queries need it: {error}")),
+        Err(error) => Finding::wrong("DuckDB", "none", format!("queries need it: {error}")),
     }
 }
 
@@ -236,17 +228,13 @@ fn python() -> Finding {
 
 fn worlds() -> Finding {
     let adapters: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter.is_some()).map(|kind| kind.name).collect();
-    let here: Vec<&str> = adapters.iter().copied().filter(|name| installed::is_installed(name)).collect();
     let own = TABLE.len() - adapters.len();
-    let finding = Finding::new(
-        "worlds",
-        format!("{own} of flow's own; installed: {}", if here.is_empty() { "none".into() } else { here.join(", ") }),
-    );
-    let missing: Vec<&str> = adapters.into_iter().filter(|name| !here.contains(name)).collect();
-    if missing.is_empty() {
-        return finding;
+    let (here, missing): (Vec<&str>, Vec<&str>) = adapters.into_iter().partition(|name| installed::is_installed(name));
+    let names = if here.is_empty() { "none".into() } else { here.join(", ") };
+    match Finding::new("worlds", format!("{own} of flow's own; installed: {names}")) {
+        all if missing.is_empty() => all,
+        finding => finding.but(State::Missing, format!("`flow env install NAME` installs {}", missing.join(", "))),
     }
-    finding.but(State::Missing, format!("`flow env install NAME` installs {}", missing.join(", ")))
 }
 
 fn server(status: ServerStatus) -> Finding {
@@ -255,24 +243,16 @@ fn server(status: ServerStatus) -> Finding {
         return hosted(&status.address);
     }
     if let Some(fault) = &status.fault {
-        return Finding::new(name, status.address.clone()).but(State::Wrong, format!("no answer: {fault}"));
+        return Finding::wrong(name, status.address, format!("no answer: {fault}"));
     }
     let version = status.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
-    let finding = Finding::new(
-        name,
-        format!(
-            "{}{version}, serves {}",
-            status.address,
-            if status.models.is_empty() { "nothing that it names".into() } else { status.models.join(", ") }
-        ),
-    );
-    if status.adapters {
-        return finding;
+    let models = if status.models.is_empty() { "nothing that it names".into() } else { status.models.join(", ") };
+    let none =
+        "it loads no adapters while it runs, as `serve` needs: start vLLM with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True";
+    match Finding::new(name, format!("{}{version}, serves {models}", status.address)) {
+        finding if status.adapters => finding,
+        finding => finding.but(State::Missing, none),
     }
-    finding.but(
-        State::Missing,
-        "it loads no adapters while it runs, as `serve` needs: start vLLM with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
-    )
 }
 
 /// A server of Tinker's protocol, by `python -m flow_tinker.probe`, which makes an adapter there and removes it.
@@ -287,7 +267,8 @@ fn hosted(address: &str) -> Finding {
     match asked() {
         Err(why) => Finding::new("server", format!("{address}, of Tinker's protocol")).but(State::Missing, why),
         Ok(output) if output.status.success() => Finding::new("server", text(&output.stdout)),
-        Ok(output) => Finding::new("server", if output.stdout.is_empty() { address.into() } else { text(&output.stdout) })
-            .but(State::Wrong, text(&output.stderr)),
+        Ok(output) => {
+            Finding::wrong("server", if output.stdout.is_empty() { address.into() } else { text(&output.stdout) }, text(&output.stderr))
+        }
     }
 }

@@ -61,7 +61,7 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<M
     // A terminal or a pipe would be read for ever, or once and no more.
     if !path.is_dir() && !path.is_file() {
         let message = format!("`{load}` is no folder and no file to load `{name}` from");
-        return wrong(message, "a run's folder is wanted, a model's, or a GGUF file");
+        return wrong(message, "a run's folder is wanted, or a model's");
     }
     let model_name = model["of"].as_str().unwrap_or(name);
     let newest = run_at(path).and_then(|run| run.map(|run| Ok((newest_of(&run, model_name)?, run))).transpose());

@@ -41,6 +41,7 @@ pub use memories::reading::{begin as begin_reading, delayed, of as reading};
 pub use memory_update::comparing;
 pub use operator::{Hooks, Operator, RequiredHead};
 pub use python::{functions_may_run, run_code};
+pub use rollout::{chooses_tasks, samples};
 pub use tasks::drawn as game;
 pub use tasks::Draw;
 
@@ -211,16 +212,6 @@ pub fn draw(node: &Node, seed: u64) -> Option<Draw> {
     game.program().is_none().then(|| Draw::new(node, seed, &Programs::default()).ok())?
 }
 
-/// How many trajectories of each task a node plays; none if it is no rollout.
-pub fn samples(node: &Node) -> Option<u32> {
-    rollout::samples(node)
-}
-
-/// Whether a node leaves tasks out, depending on the results of others.
-pub fn chooses_tasks(node: &Node) -> bool {
-    rollout::chooses_tasks(node)
-}
-
 /// The operator that evaluates a model on a panel.
 pub fn measuring() -> &'static str {
     TABLE.iter().find(|o| o.role == Role::Measures).map_or("", |o| o.name)
@@ -274,15 +265,10 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Mistake> {
         mistakes.extend(games::namesakes(pipeline));
     }
     mistakes.extend(pipeline.models.keys().flat_map(|model| update_order::wrong(pipeline, model)));
-    mistakes.extend(heads::wrong(pipeline));
-    mistakes.extend(checks::remote::wrong(pipeline));
-    mistakes.extend(by_name::readers(pipeline));
-    mistakes.extend(sizes::wrong(pipeline));
-    mistakes.extend(served::wrong(pipeline));
-    mistakes.extend(tinker::wrong(pipeline));
-    mistakes.extend(shared::wrong(pipeline));
-    mistakes.extend(acting::wrong(pipeline));
-    mistakes.extend(foreign_weights::wrong(pipeline));
+    let spanning =
+        [heads::wrong, checks::remote::wrong, by_name::readers, sizes::wrong, served::wrong, tinker::wrong, shared::wrong, acting::wrong];
+    mistakes
+        .extend(spanning.into_iter().chain([foreign_weights::wrong as fn(&Pipeline) -> Vec<Mistake>]).flat_map(|wrong| wrong(pipeline)));
     mistakes
 }
 

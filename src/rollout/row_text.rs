@@ -133,9 +133,7 @@ fn value(cell: Cell) -> Value {
         Cell::I32(number) => number.into(),
         Cell::F32(number) => number.into(),
         Cell::Bool(yes) => yes.into(),
-        Cell::U64List(items) => Value::from_iter(items),
-        Cell::U32List(items) => Value::from_iter(items),
-        Cell::F32List(items) => Value::from_iter(items),
+        Cell::List(items) => items.into_iter().map(value).collect(),
     }
 }
 

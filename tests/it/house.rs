@@ -261,17 +261,17 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
-    ("src", 25_740),
-    ("crates/checkpoint/src", 1_550),
-    ("crates/core/src", 1_360),
+    ("src", 25_700),
+    ("crates/checkpoint/src", 950),
+    ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
-    ("crates/env/src", 4_970),
-    ("crates/int8/src", 3_250),
+    ("crates/env/src", 4_500),
+    ("crates/int8/src", 3_080),
     ("crates/log/src", 3_700),
-    ("crates/model/src", 2_550),
-    ("crates/pipeline/src", 3_550),
+    ("crates/model/src", 2_530),
+    ("crates/pipeline/src", 3_450),
     ("crates/policy/src", 7_570),
-    ("crates/serve/src", 1_850),
+    ("crates/serve/src", 1_860),
     ("crates/text/src", 1_300),
     ("papers/tool/src", 1_950),
 ];
@@ -281,7 +281,8 @@ fn a_package_keeps_to_its_budget() {
     let lines = |source: &Source| {
         let tests = ["tests", "worked", "fixture", "coverage"]
             .iter()
-            .any(|name| source.path.iter().any(|part| part.to_string_lossy().starts_with(name)));
+            .any(|name| source.path.iter().any(|part| part.to_string_lossy().starts_with(name)))
+            || source.path.to_string_lossy().ends_with("_tests.rs");
         let code = source.code.lines().filter(|line| !line.trim().is_empty());
         if tests {
             0

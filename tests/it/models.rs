@@ -54,8 +54,10 @@ fn check_reads_headers_and_configurations() {
     let text = said(&load(&empty));
     assert!(text.contains("the folder is empty") && text.contains("`config.json`, `tokenizer.json`"), "{text}");
     let file = home.path().join("cut.gguf");
-    std::fs::write(&file, [&b"GGUF\x03\0\0\0"[..], &[1; 40]].concat()).unwrap();
-    assert!(said(&load(&file)).contains("cut.gguf: cut off"));
+    std::fs::write(&file, "GGUF").unwrap();
+    let text = said(&load(&file));
+    let command = format!("`flow model convert {} {}`", file.display(), file.with_extension("").display());
+    assert!(text.contains("cut.gguf: a GGUF file must be converted") && text.contains(&command), "{text}");
     let text = said(&format!("{}, lora: {{ targets: [q_proj, w_proj] }}", load(&own)));
     assert!(text.contains("no matrices called `w_proj`") && text.contains("q_proj, k_proj"), "{text}");
     let text = said(&format!("{}, lora: {{ targets: [all-linear, embed_tokens] }}", load(&own)));

@@ -489,7 +489,7 @@ class Hostile:
             self.add("model", f"tokenizer changed {n}", "run", self.file(use.replace("FOLDER", str(folder))), "--out", self.out(), "--threads", 1)
         for n in range(25):
             raw = b"GGUF" + (3).to_bytes(4, "little") + self.random.choice([0, 1, 5, 2**32, 2**63]).to_bytes(8, "little") + self.random.choice([0, 1, 3, 2**40, 2**63]).to_bytes(8, "little") + self.random.randbytes(self.random.randrange(400))
-            self.add("model", f"gguf {n}", "model", "show", self.file(raw[: self.random.randrange(4, len(raw))] if n % 3 else raw, "gguf"), code="fails")
+            self.add("model", f"gguf {n}", "model", "convert", self.file(raw[: self.random.randrange(4, len(raw))] if n % 3 else raw, "gguf"), self.out(), code="fails")
         for name, device in self.devices().items():
             self.add("model", f"load {name}", "check", self.file(SMALL.replace("{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }", json.dumps({"load": str(device)}))))
 

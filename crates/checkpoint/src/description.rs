@@ -39,7 +39,7 @@ pub struct Description {
 }
 
 impl Description {
-    /// Describes the model at `path`: a saved version, a Hugging Face folder or a GGUF file.
+    /// Describes the model at `path`: a saved version or a Hugging Face folder.
     ///
     /// # Errors
     /// As when it is loaded: what is missing, damaged or unknown is named.

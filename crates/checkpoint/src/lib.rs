@@ -1,11 +1,10 @@
-//! Models on disk: safetensors, GGUF, folders of Hugging Face and of PEFT, and what flow saves. They are opened and
+//! Models on disk: safetensors, folders of Hugging Face and of PEFT, and what flow saves. They are opened and
 //! checked, and nothing but headers, configurations and tokenizers is read until their numbers are asked for
 //! ([`source::TensorSource`]).
 
 pub mod adapter;
 mod description;
 pub mod encoder;
-mod gguf;
 mod inspect;
 pub mod opened;
 pub mod safetensors;

@@ -5,7 +5,7 @@ use crate::adapter::StoredAdapter;
 use crate::stored::{self, StoredModel};
 use flow_model::folder::read;
 use flow_model::lora::{Adapter, HEAD_MODULE};
-use flow_model::on_disk::{gguf_at, is_adapter_folder, ADAPTER_CONFIG, CONFIG};
+use flow_model::on_disk::{is_adapter_folder, ADAPTER_CONFIG, CONFIG};
 use flow_model::{Base, Head, LoadModel, PolicyError, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ pub fn opened(load: &LoadModel) -> Result<OpenedModel, (&'static str, PolicyErro
 pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
     let Some(train) = &load.train else { return Ok(None) };
     let own = Path::new(&load.load);
+    stored::converted(own)?;
     let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
     Ok(match () {
         () if [train.torchrun.is_some(), train.address.is_some(), train.tinker.is_some()].iter().filter(|named| **named).count() != 1 => {
@@ -55,7 +56,6 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
         }
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
         () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
-        () if gguf_at(own).is_some() => Some(("load", "transformers reads a folder of safetensors, and this is a GGUF file")),
         () if is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {
             Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
         }

@@ -1,16 +1,15 @@
-//! Models on disk, as they are opened: what `flow` saved, an ordinary Hugging Face folder, a GGUF file, or an adapter's
-//! folder.
+//! Models on disk, as they are opened: what `flow` saved, an ordinary Hugging Face folder, or an adapter's folder.
 
 use crate::adapter::StoredAdapter;
-use crate::gguf::{self, Gguf};
 use crate::safetensors::SafetensorsFiles;
 use crate::saved::{check_moments, NewModelConfig, TrainingProgress};
 use crate::source::{check, TensorSource};
 use flow_core::files;
+use flow_core::printable::shell_word;
 use flow_model::config::{EMBEDDING, OUTPUT};
 use flow_model::folder::{names, read, LONGEST, WANTED};
 use flow_model::lora::Adapter;
-use flow_model::on_disk::{gguf_at, ggufs, is_adapter_folder, CONFIG, MOMENTS, TRAINED};
+use flow_model::on_disk::{gguf_at, is_adapter_folder, CONFIG, MOMENTS, TRAINED};
 use flow_model::{find, Architecture, FileFault, PolicyError, Result};
 use flow_text::{Tokenizer, FILES, WORDS_FILE};
 use serde_json::Value;
@@ -37,8 +36,7 @@ pub struct StoredModel {
     pub adapters: Vec<(Arc<Adapter>, StoredAdapter)>,
 }
 
-/// Opens a saved version, a Hugging Face folder, a GGUF file, or a folder with one or with the parts of one, and checks
-/// that every tensor is there.
+/// Opens a saved version or a Hugging Face folder, and checks that every tensor is there.
 ///
 /// # Errors
 /// [`PolicyError::File`], which names the file and, where it is one tensor that is wrong, the tensor. No tensor was
@@ -69,15 +67,12 @@ fn open_over(path: &Path, deepest: usize) -> Result<StoredModel> {
 
 /// Opens a model, whatever adapter lies beside it. With `adapted` it was never trained itself.
 fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel> {
-    if let Some(file) = gguf_at(path) {
-        return open_gguf(&file);
-    }
+    converted(path)?;
     let config = path.join(CONFIG);
     if path.is_dir() && !config.exists() {
         let unusable = |what: String| Err(PolicyError::at(path, FileFault::Unusable(what)));
         return match &names(path)[..] {
             [] => unusable(format!("the folder is empty: {WANTED}")),
-            all if ggufs(path).len() > 1 => unusable(format!("there are several GGUF files; name one of them: {}", listed(all))),
             all => unusable(format!("there is no `{CONFIG}`, but {}; {WANTED}", listed(all))),
         };
     }
@@ -87,6 +82,17 @@ fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel> {
     } else {
         open_own(path, json, adapted)
     }
+}
+
+/// Refuses a GGUF file, or a folder with one alone.
+///
+/// # Errors
+/// How to convert it.
+pub fn converted(path: &Path) -> Result<()> {
+    let Some(file) = gguf_at(path) else { return Ok(()) };
+    let folder = if path == file { file.with_extension("") } else { path.to_owned() };
+    let [from, to] = [&file, &folder].map(|path| shell_word(&path.display().to_string()));
+    Err(PolicyError::at(&file, FileFault::Unusable(format!("a GGUF file must be converted: `flow model convert {from} {to}`"))))
 }
 
 /// The first names of a folder's files, for a message.
@@ -170,14 +176,6 @@ fn without_tokenizer(folder: &Path) -> String {
     format!(
         "there is no `tokenizer.json`, but {found}: make it of that by transformers' `AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)`"
     )
-}
-
-fn open_gguf(path: &Path) -> Result<StoredModel> {
-    let gguf = Gguf::open(path)?;
-    let architecture = described(&gguf.config).map_err(|fault| PolicyError::at(path, fault))?;
-    let tokenizer = Arc::new(Tokenizer::published(&gguf.files, &gguf.config, path)?);
-    let (source, trained) = (Box::new(gguf), TrainingProgress::default());
-    StoredModel { architecture, tokenizer, source, trained, moments: None, adapters: Vec::new() }.checked(gguf::unread)
 }
 
 /// The architecture of a published model's configuration.

@@ -59,7 +59,7 @@ pub const NOT_FETCHED: &str = "this is a Git LFS pointer in place of the file: `
 
 /// What a model's folder must have, for error messages.
 pub const WANTED: &str = "a model's folder has `config.json`, `tokenizer.json`, and `model.safetensors` or the shards that \
-    `model.safetensors.index.json` names; or one GGUF file";
+    `model.safetensors.index.json` names";
 
 /// The names of the files in a folder, sorted.
 pub fn names(folder: &Path) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! What a pipeline can say about models.
 
 use super::remote_settings::{RemoteModel, ServeSettings, TemplateVariables, TrainSettings};
-use crate::on_disk::{gguf_at, is_adapter_folder, CONFIG, TRAINED};
+use crate::on_disk::{is_adapter_folder, CONFIG, TRAINED};
 use flow_core::defaults::number;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use std::path::Path;
 pub enum ModelSettings {
     /// A new model with random weights.
     New(NewModel),
-    /// A model on disk: one that `flow` saved, a Hugging Face folder, or a GGUF file.
+    /// A model on disk: one that `flow` saved, or a Hugging Face folder.
     Load(LoadModel),
     /// A further adapter on the base of another model of the pipeline.
     Shared(SharedModel),
@@ -139,13 +139,14 @@ fn an_adapter() -> Value {
     json!([{ "if": { "required": ["adapter"] }, "then": { "properties": { "lora": false } }, "else": { "required": ["lora"] } }])
 }
 
-/// A model on disk: one that `flow` saved, a Hugging Face folder, or a GGUF file.
+/// A model on disk: one that `flow` saved, or a Hugging Face folder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("allOf" = one_adapter()))]
 pub struct LoadModel {
-    /// A saved version's folder, a run (its newest weights), a Hugging Face folder of Llama, Qwen2 or Qwen3, or a GGUF
-    /// file. An adapter's folder (PEFT's) is loaded as the model that it makes of its base.
+    /// A saved version's folder, a run (its newest weights), or a Hugging Face folder of Llama, Qwen2 or Qwen3. An
+    /// adapter's folder (PEFT's) is loaded as the model that it makes of its base. `flow model convert` makes a folder of
+    /// a GGUF file.
     #[schemars(extend("x-names" = "file"))]
     pub load: String,
     /// The model's name in that run, if not the same.
@@ -232,7 +233,7 @@ impl LoadModel {
     pub fn published(&self) -> bool {
         let folder = Path::new(&self.load);
         let written = is_adapter_folder(folder) || folder.join(TRAINED).exists();
-        self.adapter.is_none() && self.of.is_none() && !written && (folder.join(CONFIG).exists() || gguf_at(folder).is_some())
+        self.adapter.is_none() && self.of.is_none() && !written && folder.join(CONFIG).exists()
     }
 
     /// Why its base can't be computed as `base` asks, if it can't; `dropout` is that of its adapter, if it has one.

@@ -8,22 +8,6 @@ use flow_log::Run;
 use flow_policy::ExportKind;
 use std::path::{Path, PathBuf};
 
-/// The line of Python that loads the folder `to`.
-fn loaded(exported: &ExportKind, to: &Path) -> String {
-    let told = |path: &Path| format!("{:?}", path.display().to_string());
-    match exported {
-        ExportKind::Model => format!("AutoModelForCausalLM.from_pretrained({})", told(to)),
-        // PEFT by itself knows no such files.
-        ExportKind::Adapter { gguf: Some(file) } => format!(
-            "PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained({}, gguf_file={}), {})",
-            told(file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))),
-            told(Path::new(file.file_name().unwrap_or_default())),
-            told(to)
-        ),
-        ExportKind::Adapter { gguf: None } => format!("AutoPeftModelForCausalLM.from_pretrained({})", told(to)),
-    }
-}
-
 #[derive(Args)]
 pub struct ModelExportArgs {
     /// A run (its newest weights), a saved version of its weights, or any other model
@@ -48,8 +32,12 @@ impl ModelExportArgs {
             std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
         }
         let exported = flow_policy::export(&from, &to, self.merge)?;
-        let what = if exported == ExportKind::Model { "a model that transformers loads" } else { "an adapter that PEFT loads" };
-        finish(&format!("{} -> {}: {what}\nuse it: {}", from.display(), to.display(), loaded(&exported, &to)))
+        let (what, class) = match exported {
+            ExportKind::Model => ("a model that transformers loads", "AutoModelForCausalLM"),
+            ExportKind::Adapter => ("an adapter that PEFT loads", "AutoPeftModelForCausalLM"),
+        };
+        let (from, to) = (from.display(), to.display().to_string());
+        finish(&format!("{from} -> {to}: {what}\nuse it: {class}.from_pretrained({to:?})"))
     }
 
     /// Where the weights lie that are asked for.

@@ -1,5 +1,6 @@
 //! `flow model`: fetches a published model, says what one is, and writes one for other programs.
 
+mod convert;
 mod export;
 mod fetch;
 mod show;
@@ -28,9 +29,16 @@ enum ModelVerb {
         #[arg(long, default_value = "models")]
         out: PathBuf,
     },
+    /// Writes the model of a GGUF file as a Hugging Face folder, with the same weights in f32
+    Convert {
+        /// The file, or the first of its parts
+        file: PathBuf,
+        /// The folder to write into
+        folder: PathBuf,
+    },
     /// Says what a model is, and how much memory it takes to act with it and to train it
     Show {
-        /// A Hugging Face folder, a GGUF file, or a saved version of a run's weights
+        /// A Hugging Face folder, or a saved version of a run's weights
         path: PathBuf,
     },
     /// Writes a run's weights as a folder for transformers or PEFT
@@ -46,6 +54,7 @@ impl ModelArgs {
     pub fn run(self) -> CommandResult {
         match self.verb {
             ModelVerb::Fetch { name, out } => fetch::fetch(&name, &out),
+            ModelVerb::Convert { file, folder } => convert::run(&file, &folder),
             ModelVerb::Show { path } => show::show(&path),
             ModelVerb::Export(export) => export.run(),
         }

@@ -123,6 +123,25 @@ impl Streaming for Attempts {
     }
 }
 
+/// The attempts of the pieces so far, by their ids.
+#[derive(Default)]
+struct Pieces(Vec<u64>);
+
+impl Pieces {
+    fn piece(&mut self, port: usize, attempt: u64, rows: RecordBatch) -> InputPiece {
+        self.0.push(attempt);
+        InputPiece { id: self.0.len() as u64 - 1, port, attempt, rows }
+    }
+
+    /// The rows of an output, each with its attempt; they join `all`.
+    fn rows(&self, output: Vec<OutputPiece>, all: &mut Vec<RecordBatch>) -> Vec<(u64, RecordBatch)> {
+        let rows = output.into_iter().flat_map(|OutputPiece { input, rows, .. }| rows.into_iter().map(move |rows| (input, rows)));
+        let rows: Vec<(u64, RecordBatch)> = rows.map(|(input, rows)| (self.0[input as usize], rows)).collect();
+        all.extend(rows.iter().map(|(_, rows)| rows.clone()));
+        rows
+    }
+}
+
 impl Attempts {
     /// Begins these episodes, each with the id of its piece.
     fn play(&mut self, starts: Vec<(u64, EpisodeStart)>) -> Result<(), Failed> {
@@ -143,39 +162,20 @@ impl Attempts {
     /// Plays these tasks to their end, outside a graph: the rows go to `thinker`, if there is one, and its output
     /// begins the next attempts. Returns all rows.
     pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
-        let mut all = Vec::new();
-        let mut attempts: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut pieces = 0..;
-        let mut piece = |port, attempt, rows| InputPiece { id: pieces.next().unwrap_or_default(), port, attempt, rows };
-        let first = piece(TASKS, 0, tasks);
-        attempts.insert(first.id, 0);
-        self.take(first)?;
+        let (mut all, mut pieces, most) = (Vec::new(), Pieces::default(), self.trial.attempts);
+        self.take(pieces.piece(TASKS, 0, tasks))?;
         while !self.idle() {
-            let mut pending: Vec<(u64, RecordBatch)> = Vec::new();
-            for OutputPiece { input, rows, .. } in self.work()? {
-                let attempt = attempts.get(&input).copied().unwrap_or_default();
-                all.extend(rows.iter().cloned());
-                pending.extend(rows.into_iter().map(|rows| (attempt, rows)));
-            }
+            let mut made = pieces.rows(self.work()?, &mut all);
             if let Some(thinker) = thinker.as_mut() {
-                for (attempt, rows) in std::mem::take(&mut pending) {
-                    let piece = piece(TASKS, attempt, rows);
-                    attempts.insert(piece.id, attempt);
-                    thinker.take(piece)?;
+                for (attempt, rows) in std::mem::take(&mut made) {
+                    thinker.take(pieces.piece(TASKS, attempt, rows))?;
                 }
                 while !thinker.idle() {
-                    for OutputPiece { input, rows, .. } in thinker.work()? {
-                        let attempt = attempts.get(&input).copied().unwrap_or_default();
-                        all.extend(rows.iter().cloned());
-                        pending.extend(rows.into_iter().map(|rows| (attempt, rows)));
-                    }
+                    made.extend(pieces.rows(thinker.work()?, &mut all));
                 }
             }
-            let most = self.trial.attempts;
-            for (attempt, rows) in pending.into_iter().filter(|(attempt, _)| attempt + 1 < most) {
-                let piece = piece(MEMORY, attempt + 1, rows);
-                attempts.insert(piece.id, attempt + 1);
-                self.take(piece)?;
+            for (attempt, rows) in made.into_iter().filter(|(attempt, _)| attempt + 1 < most) {
+                self.take(pieces.piece(MEMORY, attempt + 1, rows))?;
             }
         }
         Ok(all)

@@ -3,7 +3,7 @@
 use super::Kind;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, Int32Array, ListArray, StringArray, UInt32Array, UInt64Array};
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, Float32Type, Int32Type, UInt32Type, UInt64Type};
+use arrow::datatypes::{Field, Float32Type, Int32Type, UInt32Type, UInt64Type};
 use serde_json::{json, Value};
 use std::fmt;
 use std::sync::Arc;
@@ -23,12 +23,8 @@ pub enum Cell {
     Text(String),
     /// Of [`Kind::I32`].
     I32(i32),
-    /// Of [`Kind::U64List`].
-    U64List(Vec<u64>),
-    /// Of [`Kind::U32List`].
-    U32List(Vec<u32>),
-    /// Of [`Kind::F32List`].
-    F32List(Vec<f64>),
+    /// Of the kinds of lists.
+    List(Vec<Cell>),
 }
 
 /// Why a value can't stand in a column. Reads on after the column's name: `` `reward` must be a number, found a list
@@ -57,8 +53,11 @@ impl Cell {
     /// The value as a column of this kind holds it, or what is wrong with it.
     pub fn read(kind: Kind, value: &Value) -> Result<Cell, CellError> {
         let wrong = |expected: &str| CellError::Wrong { expected: expected.into(), actual: called(value) };
-        let items = |expected: &str| value.as_array().ok_or_else(|| wrong(expected));
-        let within = |i: usize, error: CellError| CellError::Item { number: i + 1, error: Box::new(error) };
+        let list = |item: Kind, expected: &str| {
+            let items = value.as_array().ok_or_else(|| wrong(expected))?.iter().enumerate();
+            let within = |i: usize, error: CellError| CellError::Item { number: i + 1, error: Box::new(error) };
+            items.map(|(i, value)| Cell::read(item, value).map_err(|e| within(i, e))).collect::<Result<_, _>>().map(Cell::List)
+        };
         match kind {
             Kind::U64 => u64_of(value).map(Cell::U64),
             Kind::U32 => u32_of(value).map(Cell::U32),
@@ -66,18 +65,9 @@ impl Cell {
             Kind::Bool => value.as_bool().map(Cell::Bool).ok_or_else(|| wrong("`true` or `false`")),
             Kind::Text => value.as_str().map(|text| Cell::Text(text.into())).ok_or_else(|| wrong("a text")),
             Kind::I32 => i32_of(value).map(Cell::I32),
-            Kind::U64List => {
-                let items = items("a list of whole numbers")?.iter().enumerate();
-                items.map(|(i, item)| u64_of(item).map_err(|e| within(i, e))).collect::<Result<_, _>>().map(Cell::U64List)
-            }
-            Kind::U32List => {
-                let items = items("a list of whole numbers")?.iter().enumerate();
-                items.map(|(i, item)| u32_of(item).map_err(|e| within(i, e))).collect::<Result<_, _>>().map(Cell::U32List)
-            }
-            Kind::F32List => {
-                let items = items("a list of numbers")?.iter().enumerate();
-                items.map(|(i, item)| f32_of(item).map_err(|e| within(i, e))).collect::<Result<_, _>>().map(Cell::F32List)
-            }
+            Kind::U64List => list(Kind::U64, "a list of whole numbers"),
+            Kind::U32List => list(Kind::U32, "a list of whole numbers"),
+            Kind::F32List => list(Kind::F32, "a list of numbers"),
         }
     }
 
@@ -86,6 +76,10 @@ impl Cell {
         if column.data_type() != &kind.arrow() || i >= column.len() {
             return None;
         }
+        let list = |item: Kind| {
+            let items = column.as_list::<i32>().value(i);
+            Cell::List((0..items.len()).filter_map(|i| Cell::of(item, &items, i)).collect())
+        };
         Some(match kind {
             Kind::U64 => Cell::U64(column.as_primitive::<UInt64Type>().value(i)),
             Kind::U32 => Cell::U32(column.as_primitive::<UInt32Type>().value(i)),
@@ -93,19 +87,18 @@ impl Cell {
             Kind::Bool => Cell::Bool(column.as_boolean().value(i)),
             Kind::Text => Cell::Text(column.as_string::<i32>().value(i).into()),
             Kind::I32 => Cell::I32(column.as_primitive::<Int32Type>().value(i)),
-            Kind::U64List => Cell::U64List(super::u64_list(column.as_list(), i)),
-            Kind::U32List => Cell::U32List(super::u32_list(column.as_list(), i)),
-            Kind::F32List => Cell::F32List(super::f32_list(column.as_list(), i).into_iter().map(f64::from).collect()),
+            Kind::U64List => list(Kind::U64),
+            Kind::U32List => list(Kind::U32),
+            Kind::F32List => list(Kind::F32),
         })
     }
 
     /// Whether `got` equals the expected value. A float may be off by `tolerance`, or, where more than 1 is expected,
     /// by `tolerance` times that; the nearest `f32` always agrees. Everything else must be equal.
     pub fn agrees(&self, got: &Cell, tolerance: f64) -> bool {
-        let near = |e: f64, g: f64| e as f32 == g as f32 || (g - e).abs() <= tolerance * e.abs().max(1.0);
         match (self, got) {
-            (Cell::F32(e), Cell::F32(g)) => near(*e, *g),
-            (Cell::F32List(e), Cell::F32List(g)) => e.len() == g.len() && e.iter().zip(g).all(|(e, g)| near(*e, *g)),
+            (Cell::F32(e), Cell::F32(g)) => *e as f32 == *g as f32 || (g - e).abs() <= tolerance * e.abs().max(1.0),
+            (Cell::List(e), Cell::List(g)) => e.len() == g.len() && e.iter().zip(g).all(|(e, g)| e.agrees(g, tolerance)),
             _ => self == got,
         }
     }
@@ -124,17 +117,15 @@ impl Cell {
 
     /// As JSON; what isn't finite has no JSON and becomes a text.
     pub fn json(&self) -> Value {
-        let float = |f: &f64| if f.is_finite() { json!(shortest(*f)) } else { json!(f.to_string()) };
         match self {
             Cell::U64(n) => json!(n),
             Cell::U32(n) => json!(n),
-            Cell::F32(f) => float(f),
+            Cell::F32(f) if f.is_finite() => json!(shortest(*f)),
+            Cell::F32(f) => json!(f.to_string()),
             Cell::Bool(b) => json!(b),
             Cell::Text(text) => json!(text),
             Cell::I32(n) => json!(n),
-            Cell::U64List(list) => json!(list),
-            Cell::U32List(list) => json!(list),
-            Cell::F32List(list) => list.iter().map(float).collect(),
+            Cell::List(list) => list.iter().map(Cell::json).collect(),
         }
     }
 }
@@ -157,6 +148,11 @@ impl fmt::Display for Cell {
 /// A column of this kind; cells of another kind are an error of the caller's and count as 0.
 pub fn column(kind: Kind, cells: &[Cell]) -> ArrayRef {
     let floats = |cell: &Cell| if let Cell::F32(f) = cell { *f as f32 } else { 0.0 };
+    let list = |item: Kind| {
+        let lists: Vec<&[Cell]> = cells.iter().map(|c| if let Cell::List(l) = c { l.as_slice() } else { &[] }).collect();
+        let lengths = OffsetBuffer::from_lengths(lists.iter().map(|l| l.len()));
+        Arc::new(ListArray::new(Arc::new(Field::new("item", item.arrow(), false)), lengths, column(item, &lists.concat()), None))
+    };
     match kind {
         Kind::U64 => Arc::new(UInt64Array::from_iter_values(cells.iter().map(|c| if let Cell::U64(n) = c { *n } else { 0 }))),
         Kind::U32 => Arc::new(UInt32Array::from_iter_values(cells.iter().map(|c| if let Cell::U32(n) = c { *n } else { 0 }))),
@@ -164,24 +160,10 @@ pub fn column(kind: Kind, cells: &[Cell]) -> ArrayRef {
         Kind::Bool => Arc::new(BooleanArray::from_iter(cells.iter().map(|c| Some(c == &Cell::Bool(true))))),
         Kind::Text => Arc::new(StringArray::from_iter_values(cells.iter().map(|c| if let Cell::Text(t) = c { t.as_str() } else { "" }))),
         Kind::I32 => Arc::new(Int32Array::from_iter_values(cells.iter().map(|c| if let Cell::I32(n) = c { *n } else { 0 }))),
-        Kind::U64List => {
-            let lists: Vec<&[u64]> = cells.iter().map(|c| if let Cell::U64List(l) = c { l.as_slice() } else { &[] }).collect();
-            list(DataType::UInt64, lists.iter().map(|l| l.len()), Arc::new(UInt64Array::from(lists.concat())))
-        }
-        Kind::U32List => {
-            let lists: Vec<&[u32]> = cells.iter().map(|c| if let Cell::U32List(l) = c { l.as_slice() } else { &[] }).collect();
-            list(DataType::UInt32, lists.iter().map(|l| l.len()), Arc::new(UInt32Array::from(lists.concat())))
-        }
-        Kind::F32List => {
-            let lists: Vec<&[f64]> = cells.iter().map(|c| if let Cell::F32List(l) = c { l.as_slice() } else { &[] }).collect();
-            let values = Float32Array::from_iter_values(lists.iter().flat_map(|l| l.iter()).map(|f| *f as f32));
-            list(DataType::Float32, lists.iter().map(|l| l.len()), Arc::new(values))
-        }
+        Kind::U64List => list(Kind::U64),
+        Kind::U32List => list(Kind::U32),
+        Kind::F32List => list(Kind::F32),
     }
-}
-
-fn list(inner: DataType, lengths: impl Iterator<Item = usize>, values: ArrayRef) -> ArrayRef {
-    Arc::new(ListArray::new(Arc::new(Field::new("item", inner, false)), OffsetBuffer::from_lengths(lengths), values, None))
 }
 
 fn u64_of(value: &Value) -> Result<u64, CellError> {
@@ -229,8 +211,9 @@ mod tests {
         assert!(f(1000.0).agrees(&f(1000.0005), 1e-6) && !f(1000.0).agrees(&f(1000.002), 1e-6), "relative above 1");
         assert!(f(0.1).agrees(&f(0.1f32.into()), 0.0), "the nearest f32 is what can be had");
         assert!(!f(1.0).agrees(&f(f64::NAN), 1.0) && !f(1.0).agrees(&f(f64::INFINITY), 1.0));
-        assert!(Cell::F32List(vec![1.0, 2.0]).agrees(&Cell::F32List(vec![1.0, 2.1]), 0.2));
-        assert!(!Cell::F32List(vec![1.0]).agrees(&Cell::F32List(vec![1.0, 2.0]), 9.0));
+        let list = |numbers: &[f64]| Cell::List(numbers.iter().copied().map(f).collect());
+        assert!(list(&[1.0, 2.0]).agrees(&list(&[1.0, 2.1]), 0.2));
+        assert!(!list(&[1.0]).agrees(&list(&[1.0, 2.0]), 9.0));
         assert!(!Cell::U32(3).agrees(&Cell::U32(4), 9.0) && Cell::U32(3).agrees(&Cell::U32(3), 0.0));
         assert!(!Cell::Text("yes".into()).agrees(&Cell::Text("no".into()), 9.0));
     }
@@ -245,8 +228,9 @@ mod tests {
 
     #[test]
     fn cells_come_back_out_of_a_column() {
-        let floats = vec![Cell::F32List(vec![]), Cell::F32List(vec![0.5, -2.0])];
-        let numbers = vec![Cell::U32List(vec![7]), Cell::U32List(vec![])];
+        let list = |cells: &[Cell]| Cell::List(cells.to_vec());
+        let floats = vec![list(&[]), list(&[Cell::F32(0.5), Cell::F32(-2.0)])];
+        let numbers = vec![list(&[Cell::U32(7)]), list(&[])];
         for (kind, cells) in [
             (Kind::U64, vec![Cell::U64(u64::MAX), Cell::U64(0)]),
             (Kind::U32, vec![Cell::U32(u32::MAX), Cell::U32(0)]),
@@ -254,7 +238,7 @@ mod tests {
             (Kind::Bool, vec![Cell::Bool(true), Cell::Bool(false)]),
             (Kind::Text, vec![Cell::Text("a".into()), Cell::Text(String::new())]),
             (Kind::I32, vec![Cell::I32(-1), Cell::I32(i32::MAX)]),
-            (Kind::U64List, vec![Cell::U64List(vec![u64::MAX, 0]), Cell::U64List(vec![])]),
+            (Kind::U64List, vec![list(&[Cell::U64(u64::MAX), Cell::U64(0)]), list(&[])]),
             (Kind::U32List, numbers),
             (Kind::F32List, floats),
         ] {

@@ -68,7 +68,7 @@ pub fn default(column: &str) -> Option<Cell> {
         "iteration" => Some(Cell::U64(0)),
         "sample" | "attempt" | "turn" => Some(Cell::U32(0)),
         "phase" => Some(Cell::Text("play".into())),
-        "choices" => Some(Cell::U32List(Vec::new())),
+        "choices" => Some(Cell::List(Vec::new())),
         "valid" => Some(Cell::Bool(true)),
         "mode" => Some(Cell::Text("plain".into())),
         "used" => Some(Cell::Text("yes".into())),

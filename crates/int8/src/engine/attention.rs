@@ -12,16 +12,20 @@
 use super::kv::{Heads, KvNumber, PAGE};
 use crate::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
 
-/// The probabilities of the keys, for each of `G` heads: what is left in `scores`, a page a place.
-#[inline(always)]
-fn probabilities<V: Vector, E: KvNumber, const G: usize>(
-    q: &[f32],
+/// The keys and values that a token attends to: the first `count` places of `pages`; the part from `at` on belongs to a
+/// block.
+#[derive(Clone, Copy)]
+struct Past<'a, E> {
     heads: Heads,
-    pages: &[&[E]],
+    pages: &'a [&'a [E]],
     at: usize,
     count: usize,
-    scores: &mut Vec<[Lanes; G]>,
-) {
+}
+
+/// The probabilities of the keys, for each of `G` heads: what is left in `scores`, a page a place.
+#[inline(always)]
+fn probabilities<V: Vector, E: KvNumber, const G: usize>(q: &[f32], past: Past<E>, scores: &mut Vec<[Lanes; G]>) {
+    let Past { heads, pages, at, count } = past;
     let head = heads.head;
     let scale = V::splat(heads.scale());
     scores.clear();
@@ -73,15 +77,8 @@ fn probabilities<V: Vector, E: KvNumber, const G: usize>(
 
 /// `out` `[G, head]`: the values `C` lanes at a time, each weighed by its probability.
 #[inline(always)]
-fn mean<V: Vector, E: KvNumber, const G: usize, const C: usize>(
-    heads: Heads,
-    pages: &[&[E]],
-    at: usize,
-    from: usize,
-    count: usize,
-    p: &[[Lanes; G]],
-    out: &mut [f32],
-) {
+fn mean<V: Vector, E: KvNumber, const G: usize, const C: usize>(past: Past<E>, from: usize, p: &[[Lanes; G]], out: &mut [f32]) {
+    let Past { heads, pages, at, count } = past;
     let mut sums = [[V::splat(0.0); C]; G];
     for (number, (page, p)) in pages.iter().zip(p).enumerate() {
         let values = &page[at + heads.head * PAGE..at + heads.span()];
@@ -107,109 +104,67 @@ fn mean<V: Vector, E: KvNumber, const G: usize, const C: usize>(
 }
 
 #[inline(always)]
-fn attend_heads<V: Vector, E: KvNumber, const G: usize>(
-    q: &[f32],
-    heads: Heads,
-    pages: &[&[E]],
-    at: usize,
-    count: usize,
-    out: &mut [f32],
-    scores: &mut Vec<[Lanes; G]>,
-) {
-    probabilities::<V, E, G>(q, heads, pages, at, count, scores);
-    weighed::<V, E, G>(heads, pages, at, count, scores, out);
+fn attend_heads<V: Vector, E: KvNumber, const G: usize>(q: &[f32], past: Past<E>, out: &mut [f32], scores: &mut Vec<[Lanes; G]>) -> usize {
+    probabilities::<V, E, G>(q, past, scores);
+    weighed::<V, E, G>(past, scores, out);
+    G
 }
 
 /// `out` `[G, head]`: the values, each weighed by its number in `p`.
 #[inline(always)]
-fn weighed<V: Vector, E: KvNumber, const G: usize>(
-    heads: Heads,
-    pages: &[&[E]],
-    at: usize,
-    count: usize,
-    p: &[[Lanes; G]],
-    out: &mut [f32],
-) {
+fn weighed<V: Vector, E: KvNumber, const G: usize>(past: Past<E>, p: &[[Lanes; G]], out: &mut [f32]) {
     let mut from = 0;
-    while heads.padded() - from >= 4 * LANES {
-        mean::<V, E, G, 4>(heads, pages, at, from, count, p, out);
+    while past.heads.padded() - from >= 4 * LANES {
+        mean::<V, E, G, 4>(past, from, p, out);
         from += 4 * LANES;
     }
-    while heads.padded() > from {
-        mean::<V, E, G, 1>(heads, pages, at, from, count, p, out);
+    while past.heads.padded() > from {
+        mean::<V, E, G, 1>(past, from, p, out);
         from += LANES;
-    }
-}
-
-/// See [`attend`]: up to three heads of queries that share keys at a time.
-#[inline(always)]
-fn attend_groups<V: Vector, E: KvNumber>(
-    q: &[f32],
-    heads: Heads,
-    pages: &[&[E]],
-    at: usize,
-    count: usize,
-    out: &mut [f32],
-    scores: &mut AttentionScratch,
-) {
-    let group = heads.queries / heads.keys;
-    for kv in 0..heads.keys {
-        let at = at + kv * heads.span();
-        let mut first = kv * group;
-        let end = first + group;
-        while first < end {
-            let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
-            first += match end - first {
-                3 => {
-                    attend_heads::<V, E, 3>(q, heads, pages, at, count, out, &mut scores.triple);
-                    3
-                }
-                2.. => {
-                    attend_heads::<V, E, 2>(q, heads, pages, at, count, out, &mut scores.pair);
-                    2
-                }
-                _ => {
-                    attend_heads::<V, E, 1>(q, heads, pages, at, count, out, &mut scores.single);
-                    1
-                }
-            };
-        }
-    }
-}
-
-/// See [`put`].
-#[inline(always)]
-fn put_lanes<V: Vector, E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
-    let head = heads.head;
-    for (kv, page) in page.chunks_exact_mut(heads.span()).enumerate() {
-        let (own_keys, own_values) = page.split_at_mut(head * PAGE);
-        let own_values = &mut own_values[slot * heads.padded()..][..head];
-        for from in (0..head).step_by(LANES) {
-            let count = LANES.min(head - from);
-            let part = kv * head + from..kv * head + from + count;
-            let rounded = |numbers: &[f32]| {
-                let mut lanes = [0.0; LANES];
-                lanes[..count].copy_from_slice(&numbers[part.clone()]);
-                E::rounded(V::load(&lanes))
-            };
-            for (i, key) in rounded(keys)[..count].iter().enumerate() {
-                own_keys[(from + i) * PAGE + slot] = *key;
-            }
-            own_values[from..from + count].copy_from_slice(&rounded(values)[..count]);
-        }
     }
 }
 
 vectorised! {
     /// `out` `[queries, head]`: the attention of the query `q` `[queries, head]`, turned, over the first `count` places
-    /// of `pages`; the part from `at` on belongs to this block.
+    /// of `pages`; the part from `at` on belongs to this block. Up to three heads of queries that share keys are computed
+    /// at a time.
     pub fn attend<E: KvNumber>(q: &[f32], heads: Heads, pages: &[&[E]], at: usize, count: usize, out: &mut [f32], scratch: &mut AttentionScratch) {
-        attend_groups::<V, E>(q, heads, pages, at, count, out, scratch);
+        let group = heads.queries / heads.keys;
+        for kv in 0..heads.keys {
+            let past = Past { heads, pages, at: at + kv * heads.span(), count };
+            let mut first = kv * group;
+            let end = first + group;
+            while first < end {
+                let (q, out) = (&q[first * heads.head..], &mut out[first * heads.head..]);
+                first += match end - first {
+                    3 => attend_heads::<V, E, 3>(q, past, out, &mut scratch.triple),
+                    2.. => attend_heads::<V, E, 2>(q, past, out, &mut scratch.pair),
+                    _ => attend_heads::<V, E, 1>(q, past, out, &mut scratch.single),
+                };
+            }
+        }
     }
 
     /// Puts the keys and values of one token, each `[keys, head]`, into place `slot` of a page for one block.
     pub fn put<E: KvNumber>(heads: Heads, page: &mut [E], slot: usize, keys: &[f32], values: &[f32]) {
-        put_lanes::<V, E>(heads, page, slot, keys, values);
+        let head = heads.head;
+        for (kv, page) in page.chunks_exact_mut(heads.span()).enumerate() {
+            let (own_keys, own_values) = page.split_at_mut(head * PAGE);
+            let own_values = &mut own_values[slot * heads.padded()..][..head];
+            for from in (0..head).step_by(LANES) {
+                let count = LANES.min(head - from);
+                let part = kv * head + from..kv * head + from + count;
+                let rounded = |numbers: &[f32]| {
+                    let mut lanes = [0.0; LANES];
+                    lanes[..count].copy_from_slice(&numbers[part.clone()]);
+                    E::rounded(V::load(&lanes))
+                };
+                for (i, key) in rounded(keys)[..count].iter().enumerate() {
+                    own_keys[(from + i) * PAGE + slot] = *key;
+                }
+                own_values[from..from + count].copy_from_slice(&rounded(values)[..count]);
+            }
+        }
     }
 }
 

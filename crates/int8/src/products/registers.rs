@@ -16,6 +16,24 @@ pub struct Avx512(__m512);
 #[derive(Clone, Copy)]
 pub struct Avx2<const VNNI: bool>(__m256, __m256);
 
+/// Operations of one instruction each, on one register or on two halves.
+macro_rules! operations {
+    ($($name:ident($($b:ident),+): $instruction:ident),+) => {$(
+        #[inline(always)]
+        fn $name(self, $($b: Self),+) -> Self {
+            // SAFETY: as the module says.
+            Avx512(unsafe { $instruction(self.0, $($b.0),+) })
+        }
+    )+};
+    (halves $($name:ident($($b:ident),+): $instruction:ident),+) => {$(
+        #[inline(always)]
+        fn $name(self, $($b: Self),+) -> Self {
+            // SAFETY: as the module says.
+            unsafe { Avx2($instruction(self.0, $($b.0),+), $instruction(self.1, $($b.1),+)) }
+        }
+    )+};
+}
+
 impl Vector for Avx512 {
     const MANY: bool = true;
     const OFFSET: bool = true;
@@ -64,36 +82,9 @@ impl Vector for Avx512 {
         // SAFETY: as the module says.
         unsafe { _mm512_storeu_ps(to[..LANES].as_mut_ptr(), self.0) }
     }
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        // SAFETY: as the module says.
-        Avx512(unsafe { _mm512_fmadd_ps(self.0, b.0, c.0) })
-    }
-    #[inline(always)]
-    fn add(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        Avx512(unsafe { _mm512_add_ps(self.0, b.0) })
-    }
-    #[inline(always)]
-    fn sub(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        Avx512(unsafe { _mm512_sub_ps(self.0, b.0) })
-    }
-    #[inline(always)]
-    fn mul(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        Avx512(unsafe { _mm512_mul_ps(self.0, b.0) })
-    }
-    #[inline(always)]
-    fn max(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        Avx512(unsafe { _mm512_max_ps(self.0, b.0) })
-    }
-    #[inline(always)]
-    fn min(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        Avx512(unsafe { _mm512_min_ps(self.0, b.0) })
-    }
+    operations!(fma(b, c): _mm512_fmadd_ps, add(b): _mm512_add_ps, sub(b): _mm512_sub_ps, mul(b): _mm512_mul_ps);
+    operations!(max(b): _mm512_max_ps, min(b): _mm512_min_ps);
+
     #[inline(always)]
     fn power(self) -> Self {
         // SAFETY: as the module says.
@@ -201,36 +192,9 @@ impl<const VNNI: bool> Vector for Avx2<VNNI> {
             _mm256_storeu_ps(b.as_mut_ptr(), self.1);
         }
     }
-    #[inline(always)]
-    fn fma(self, b: Self, c: Self) -> Self {
-        // SAFETY: as the module says.
-        unsafe { Avx2(_mm256_fmadd_ps(self.0, b.0, c.0), _mm256_fmadd_ps(self.1, b.1, c.1)) }
-    }
-    #[inline(always)]
-    fn add(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        unsafe { Avx2(_mm256_add_ps(self.0, b.0), _mm256_add_ps(self.1, b.1)) }
-    }
-    #[inline(always)]
-    fn sub(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        unsafe { Avx2(_mm256_sub_ps(self.0, b.0), _mm256_sub_ps(self.1, b.1)) }
-    }
-    #[inline(always)]
-    fn mul(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        unsafe { Avx2(_mm256_mul_ps(self.0, b.0), _mm256_mul_ps(self.1, b.1)) }
-    }
-    #[inline(always)]
-    fn max(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        unsafe { Avx2(_mm256_max_ps(self.0, b.0), _mm256_max_ps(self.1, b.1)) }
-    }
-    #[inline(always)]
-    fn min(self, b: Self) -> Self {
-        // SAFETY: as the module says.
-        unsafe { Avx2(_mm256_min_ps(self.0, b.0), _mm256_min_ps(self.1, b.1)) }
-    }
+    operations!(halves fma(b, c): _mm256_fmadd_ps, add(b): _mm256_add_ps, sub(b): _mm256_sub_ps, mul(b): _mm256_mul_ps);
+    operations!(halves max(b): _mm256_max_ps, min(b): _mm256_min_ps);
+
     #[inline(always)]
     fn power(self) -> Self {
         // SAFETY: as the module says.

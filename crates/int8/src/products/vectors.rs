@@ -85,11 +85,13 @@ pub trait Vector: Copy {
 #[derive(Clone, Copy)]
 pub struct Plain(Lanes);
 
-impl Plain {
-    #[inline(always)]
-    fn zip_with(self, b: Plain, f: impl Fn(f32, f32) -> f32) -> Plain {
-        Plain(std::array::from_fn(|lane| f(self.0[lane], b.0[lane])))
-    }
+macro_rules! lane_by_lane {
+    ($($name:ident: $of:expr),+) => {$(
+        #[inline(always)]
+        fn $name(self, b: Plain) -> Plain {
+            Plain(std::array::from_fn(|lane| ($of)(self.0[lane], b.0[lane])))
+        }
+    )+};
 }
 
 impl Vector for Plain {
@@ -133,26 +135,10 @@ impl Vector for Plain {
     fn fma(self, b: Plain, c: Plain) -> Plain {
         Plain(std::array::from_fn(|lane| self.0[lane].mul_add(b.0[lane], c.0[lane])))
     }
-    #[inline(always)]
-    fn add(self, b: Plain) -> Plain {
-        self.zip_with(b, |a, b| a + b)
-    }
-    #[inline(always)]
-    fn sub(self, b: Plain) -> Plain {
-        self.zip_with(b, |a, b| a - b)
-    }
-    #[inline(always)]
-    fn mul(self, b: Plain) -> Plain {
-        self.zip_with(b, |a, b| a * b)
-    }
-    #[inline(always)]
-    fn max(self, b: Plain) -> Plain {
-        self.zip_with(b, |a, b| if a > b { a } else { b })
-    }
-    #[inline(always)]
-    fn min(self, b: Plain) -> Plain {
-        self.zip_with(b, |a, b| if a < b { a } else { b })
-    }
+    lane_by_lane!(add: |a, b| a + b, sub: |a, b| a - b, mul: |a, b| a * b);
+    lane_by_lane!(max: |a, b| if a > b { a } else { b }, min: |a, b| if a < b { a } else { b });
+    lane_by_lane!(larger: |a: f32, b: f32| f32::from_bits(a.to_bits().max(b.to_bits())));
+
     #[inline(always)]
     fn power(self) -> Plain {
         Plain(self.0.map(power))
@@ -168,10 +154,6 @@ impl Vector for Plain {
     #[inline(always)]
     fn magnitude(self) -> Plain {
         Plain(self.0.map(f32::abs))
-    }
-    #[inline(always)]
-    fn larger(self, b: Plain) -> Plain {
-        self.zip_with(b, |a, b| f32::from_bits(a.to_bits().max(b.to_bits())))
     }
     #[inline(always)]
     fn low_bytes(self, to: &mut [i8]) {

@@ -9,7 +9,6 @@ use crate::tensors::write as tensors;
 use flow_checkpoint::saved::published;
 use flow_checkpoint::stored::open;
 use flow_model::folder::{json, text, whole};
-use flow_model::on_disk::gguf_at;
 use flow_model::on_disk::{CONFIG, WEIGHTS};
 use flow_model::{FileFault, PolicyError, Result};
 use serde_json::{json, Value};
@@ -34,11 +33,10 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind> {
     if !merge {
         if let Some((adapter, own)) = stored.adapters.pop() {
             let flat = read_adapter(&own, &adapter, Device::Cpu)?;
-            let (moments, base) = (Moments::new(&flat), own.base()?);
-            let name = base.display().to_string();
+            let (moments, name) = (Moments::new(&flat), own.base()?.display().to_string());
             let saved = adapter::SavedAdapter { adapter, flat, moments, version: own.trained.version, base: BaseLocation::Named(&name) };
             adapter::save(&saved, to)?;
-            return Ok(ExportKind::Adapter { gguf: gguf_at(&base) });
+            return Ok(ExportKind::Adapter);
         }
     }
     let config = config(stored.architecture.config()).map_err(|fault| PolicyError::at(from, fault))?;

@@ -180,10 +180,10 @@ fn a_published_model_learns_and_is_saved_as_it_came() {
     assert_eq!(values(&saved.moments.first).len(), saved.flat.numel());
 }
 
-/// SmolLM2-135M from the GGUF file that `FLOW_SMOLLM2` names, against what `make parity-models` found in the same file
-/// (`FLOW_GOLDEN`).
+/// SmolLM2-135M in the folder that `FLOW_SMOLLM2` names, against what `make parity-models` found in the GGUF file that
+/// it was converted from (`FLOW_GOLDEN`).
 #[test]
-#[ignore = "needs a file of 98 MB"]
+#[ignore = "needs a model of 540 MB"]
 fn smollm2_from_gguf() {
     let name = |variable| PathBuf::from(std::env::var_os(variable).expect(variable));
     let golden = json(&name("FLOW_GOLDEN"));

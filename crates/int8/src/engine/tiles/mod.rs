@@ -110,120 +110,27 @@ fn page_back<V: Vector>(rows: TileRows, page: usize, first: usize, count: usize,
     collect_rows::<V>(dvalues, &scratch.scores[at..at + count], &scratch.dout[first * head..]);
 }
 
-/// See [`attend`].
-#[inline(always)]
-fn attend_rows<V: Vector, E: KvNumber>(
-    q: StridedRows,
-    heads: Heads,
-    pages: &[&[E]],
-    at: usize,
-    place: usize,
-    out: &mut [f32],
-    scratch: &mut TileScratch,
-) {
-    let rows = TileRows::new(heads, q.count, place);
-    for kv in 0..heads.keys {
-        let at = at + kv * heads.span();
-        rows.take(q, kv, &mut scratch.queries);
-        exponentials::<V, E>(rows, pages, at, scratch);
-        let TileScratch { scores, factors, sums, .. } = &mut *scratch;
-        sums.clear();
-        sums.resize(rows.room * heads.padded(), 0.0);
-        for first in (0..rows.pages()).step_by(CHUNK) {
-            let end = rows.pages().min(first + CHUNK);
-            let p = &mut scores[first * rows.room..end * rows.room];
-            p.chunks_exact_mut(rows.room).for_each(|p| normalise::<V>(p, factors));
-            weigh_pages::<V, E>(rows, &pages[first..end], first, at, p, sums);
-        }
-        rows.give(sums, kv, out, heads.queries * heads.head);
-    }
-}
-
-/// See [`back`].
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn back_rows<V: Vector, E: KvNumber>(
-    q: StridedRows,
-    heads: Heads,
-    pages: &[&[E]],
-    turned: &[&[E]],
-    place: usize,
-    dout: StridedRows,
-    dqkv: &mut [f32],
-    dpages: &mut [Vec<f32>],
-    scratch: &mut TileScratch,
-) {
-    let rows = TileRows::new(heads, q.count, place);
-    let (head, padded, scale) = (heads.head, heads.padded(), V::splat(heads.scale()));
-    for kv in 0..heads.keys {
-        let (at, dat) = (kv * heads.span(), 2 * kv * head * PAGE..2 * (kv + 1) * head * PAGE);
-        rows.take(q, kv, &mut scratch.queries);
-        rows.take(dout, kv, &mut scratch.dout);
-        exponentials::<V, E>(rows, pages, at, scratch);
-        let TileScratch { scores, moved, factors, means, dout, panels, .. } = &mut *scratch;
-        pack_rows::<V>(dout, head, panels);
-        moved.resize(scores.len(), [0.0; LANES]);
-        means.clear();
-        means.resize(rows.room, [0.0; LANES]);
-        let both = scores.chunks_exact_mut(rows.room).zip(moved.chunks_exact_mut(rows.room));
-        for (page, (p, moved)) in both.enumerate().take(rows.pages()) {
-            normalise::<V>(p, factors);
-            let values = &turned[page][at..at + head * PAGE].as_chunks::<LANES>().0[..head];
-            each_panel!(
-                rows.room,
-                row,
-                movement::<V, E, MANY>(values, panels, row, moved),
-                movement::<V, E, FEW>(values, panels, row, moved)
-            );
-            for row in 0..rows.seeing(page) {
-                V::load(&p[row]).fma(V::load(&moved[row]), V::load(&means[row])).store(&mut means[row]);
-            }
-        }
-        means.iter_mut().for_each(|mean| *mean = [sum(*mean); LANES]);
-        let mut sums = std::mem::take(&mut scratch.sums);
-        sums.clear();
-        sums.resize(rows.room * padded, 0.0);
-        for first in (0..rows.pages()).step_by(CHUNK) {
-            let end = rows.pages().min(first + CHUNK);
-            for (page, dpage) in dpages.iter_mut().enumerate().take(end).skip(first) {
-                let TileScratch { scores, moved, means, .. } = &mut *scratch;
-                for (row, mean) in means.iter().enumerate().take(rows.seeing(page)) {
-                    let i = page * rows.room + row;
-                    V::load(&scores[i]).mul(V::load(&moved[i]).sub(V::load(mean))).mul(scale).store(&mut moved[i]);
-                }
-                if page < rows.whole() {
-                    page_back::<V>(rows, page, 0, rows.count, &mut dpage[dat.clone()], scratch);
-                }
-            }
-            weigh_pages::<V, E>(rows, &turned[first..end], first, at, &scratch.moved[first * rows.room..end * rows.room], &mut sums);
-        }
-        rows.give(&sums, kv, dqkv, q.stride);
-        scratch.sums = sums;
-        // A page that some don't see as a whole, token by token: when all that attend to one are done, its own gradient
-        // is there.
-        for token in (0..rows.tokens).rev() {
-            let first = (rows.tokens - 1 - token) * rows.group();
-            let seen = dpages.iter_mut().enumerate().take((place + token + 1).div_ceil(PAGE));
-            for (page, dpage) in seen.skip(rows.whole()) {
-                page_back::<V>(rows, page, first, rows.group(), &mut dpage[dat.clone()], scratch);
-            }
-            let (page, slot) = ((place + token) / PAGE, (place + token) % PAGE);
-            let dpage = &mut dpages[page][dat.clone()];
-            let to = &mut dqkv[token * q.stride + heads.queries * head..];
-            for i in 0..head {
-                to[kv * head + i] = std::mem::take(&mut dpage[i * PAGE + slot]);
-                to[(heads.keys + kv) * head + i] = std::mem::take(&mut dpage[(head + i) * PAGE + slot]);
-            }
-        }
-    }
-}
-
 vectorised! {
     /// Rows of `out`, packed: the attention of the queries of a tile, rows of `q`, turned, whose first token is at
     /// `place`. `pages` have the keys and values of all that its last token sees; the part from `at` on belongs to this
     /// block.
     pub fn attend<E: KvNumber>(q: StridedRows, heads: Heads, pages: &[&[E]], at: usize, place: usize, out: &mut [f32], scratch: &mut TileScratch) {
-        attend_rows::<V, E>(q, heads, pages, at, place, out, scratch);
+        let rows = TileRows::new(heads, q.count, place);
+        for kv in 0..heads.keys {
+            let at = at + kv * heads.span();
+            rows.take(q, kv, &mut scratch.queries);
+            exponentials::<V, E>(rows, pages, at, scratch);
+            let TileScratch { scores, factors, sums, .. } = &mut *scratch;
+            sums.clear();
+            sums.resize(rows.room * heads.padded(), 0.0);
+            for first in (0..rows.pages()).step_by(CHUNK) {
+                let end = rows.pages().min(first + CHUNK);
+                let p = &mut scores[first * rows.room..end * rows.room];
+                p.chunks_exact_mut(rows.room).for_each(|p| normalise::<V>(p, factors));
+                weigh_pages::<V, E>(rows, &pages[first..end], first, at, p, sums);
+            }
+            rows.give(sums, kv, out, heads.queries * heads.head);
+        }
     }
 
     /// The gradient of the queries, keys and values of a tile, given that of what it attends to, rows of `dout`, in
@@ -232,6 +139,68 @@ vectorised! {
     /// out where its own tokens are, and added to where others are. `turned` is like `pages`, with values in place of
     /// keys and keys in place of values.
     pub fn back<E: KvNumber>(q: StridedRows, heads: Heads, pages: &[&[E]], turned: &[&[E]], place: usize, dout: StridedRows, dqkv: &mut [f32], dpages: &mut [Vec<f32>], scratch: &mut TileScratch) {
-        back_rows::<V, E>(q, heads, pages, turned, place, dout, dqkv, dpages, scratch);
+        let rows = TileRows::new(heads, q.count, place);
+        let (head, padded, scale) = (heads.head, heads.padded(), V::splat(heads.scale()));
+        for kv in 0..heads.keys {
+            let (at, dat) = (kv * heads.span(), 2 * kv * head * PAGE..2 * (kv + 1) * head * PAGE);
+            rows.take(q, kv, &mut scratch.queries);
+            rows.take(dout, kv, &mut scratch.dout);
+            exponentials::<V, E>(rows, pages, at, scratch);
+            let TileScratch { scores, moved, factors, means, dout, panels, .. } = &mut *scratch;
+            pack_rows::<V>(dout, head, panels);
+            moved.resize(scores.len(), [0.0; LANES]);
+            means.clear();
+            means.resize(rows.room, [0.0; LANES]);
+            let both = scores.chunks_exact_mut(rows.room).zip(moved.chunks_exact_mut(rows.room));
+            for (page, (p, moved)) in both.enumerate().take(rows.pages()) {
+                normalise::<V>(p, factors);
+                let values = &turned[page][at..at + head * PAGE].as_chunks::<LANES>().0[..head];
+                each_panel!(
+                    rows.room,
+                    row,
+                    movement::<V, E, MANY>(values, panels, row, moved),
+                    movement::<V, E, FEW>(values, panels, row, moved)
+                );
+                for row in 0..rows.seeing(page) {
+                    V::load(&p[row]).fma(V::load(&moved[row]), V::load(&means[row])).store(&mut means[row]);
+                }
+            }
+            means.iter_mut().for_each(|mean| *mean = [sum(*mean); LANES]);
+            let mut sums = std::mem::take(&mut scratch.sums);
+            sums.clear();
+            sums.resize(rows.room * padded, 0.0);
+            for first in (0..rows.pages()).step_by(CHUNK) {
+                let end = rows.pages().min(first + CHUNK);
+                for (page, dpage) in dpages.iter_mut().enumerate().take(end).skip(first) {
+                    let TileScratch { scores, moved, means, .. } = &mut *scratch;
+                    for (row, mean) in means.iter().enumerate().take(rows.seeing(page)) {
+                        let i = page * rows.room + row;
+                        V::load(&scores[i]).mul(V::load(&moved[i]).sub(V::load(mean))).mul(scale).store(&mut moved[i]);
+                    }
+                    if page < rows.whole() {
+                        page_back::<V>(rows, page, 0, rows.count, &mut dpage[dat.clone()], scratch);
+                    }
+                }
+                weigh_pages::<V, E>(rows, &turned[first..end], first, at, &scratch.moved[first * rows.room..end * rows.room], &mut sums);
+            }
+            rows.give(&sums, kv, dqkv, q.stride);
+            scratch.sums = sums;
+            // A page that some don't see as a whole, token by token: when all that attend to one are done, its own gradient
+            // is there.
+            for token in (0..rows.tokens).rev() {
+                let first = (rows.tokens - 1 - token) * rows.group();
+                let seen = dpages.iter_mut().enumerate().take((place + token + 1).div_ceil(PAGE));
+                for (page, dpage) in seen.skip(rows.whole()) {
+                    page_back::<V>(rows, page, first, rows.group(), &mut dpage[dat.clone()], scratch);
+                }
+                let (page, slot) = ((place + token) / PAGE, (place + token) % PAGE);
+                let dpage = &mut dpages[page][dat.clone()];
+                let to = &mut dqkv[token * q.stride + heads.queries * head..];
+                for i in 0..head {
+                    to[kv * head + i] = std::mem::take(&mut dpage[i * PAGE + slot]);
+                    to[(heads.keys + kv) * head + i] = std::mem::take(&mut dpage[(head + i) * PAGE + slot]);
+                }
+            }
+        }
     }
 }
