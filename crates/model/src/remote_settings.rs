@@ -75,7 +75,8 @@ pub struct ServeSettings {
     #[schemars(regex(pattern = ADDRESS))]
     pub openai: Option<String>,
     /// Servers with vLLM's API, as `["http://10.0.0.1:8000", "http://10.0.0.2:8000"]`. The episodes of a
-    /// task go to one server, so that its prefix cache is met, unless it has a quarter more to do than the others. Where a server fails, the
+    /// task begin at one server and stay there, so that its prefix cache is met, unless it has a quarter more to do than
+    /// the mean. Where a server fails, the
     /// others answer its calls; it takes part again once it has proved itself.
     /// With `{ start: N }` flow starts them itself.
     #[serde(default, skip_serializing_if = "VllmServers::is_empty")]

@@ -18,13 +18,13 @@ pub struct Request {
     pub session: Session,
 }
 
-/// Whose prompts a request shares. A server that computed a prompt has it still, so requests of a group go to one server
-/// as long as it isn't busier than others; beyond that those of a member stay together.
+/// Whose prompts a request shares. A server that computed a prompt has it still, so the members of a group begin at one
+/// server as long as it isn't busier than others, and a member stays where it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Session {
     /// The attempts at one task.
     pub group: u64,
-    /// One of them.
+    /// One of them; 0: of none, such as a reflection.
     pub member: u64,
 }
 

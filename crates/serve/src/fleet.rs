@@ -1,7 +1,7 @@
-//! The servers of a model. The calls of a group go to one of them, which follows from the group and the servers that
-//! take part (rendezvous hashing), so that its prefix cache is met; from a server that has more than its share those of
-//! a member go to another one (consistent hashing with bounded loads, Mirrokni et al. 2018). A server that fails is
-//! left out, and its calls are asked elsewhere; it takes part again once it has proved the adapters.
+//! The servers of a model. The episodes of a group begin at one of them, which follows from the group and the servers
+//! that take part (rendezvous hashing), so that its prefix cache is met; where that has more than its share, at another
+//! one (consistent hashing with bounded loads, Mirrokni et al. 2018). An episode stays where it began. A server that
+//! fails is left out, and its calls are asked elsewhere; it takes part again once it has proved the adapters.
 
 use super::api::{self, Call, ServingApi};
 use super::exported::{Exported, ExportedWeights, Weights};
@@ -52,6 +52,8 @@ pub struct Fleet {
     tries: u32,
     patience: Patience,
     pub adapters: Mutex<Adapters>,
+    /// Where the episodes began that the newest version plays, by [`Session::member`].
+    homes: Mutex<Homes>,
     /// What ended the run, so that whatever waits ends at once.
     ended: Mutex<Option<PolicyError>>,
 }
@@ -121,6 +123,7 @@ impl Fleet {
             tries: settings.server.tries,
             patience: Patience::new(Duration::from_secs_f64(settings.wait), pulse),
             adapters: Mutex::new(Adapters::new(std::env::temp_dir().join(folder), true)),
+            homes: Mutex::default(),
             ended: Mutex::default(),
         })
     }
@@ -152,6 +155,7 @@ impl Fleet {
             std::thread::sleep(PAUSE);
             self.prove_present(&adapter);
         }
+        self.homes.lock().0.clear();
         adapters.known.insert(version, adapter.clone());
         adapters.seconds = Some(start.elapsed().as_secs_f64());
         Ok(adapter)
@@ -211,11 +215,20 @@ impl Fleet {
         self.place(job, &vec![0; self.replicas.len()])
     }
 
+    /// The server that a job is sent to first: where its episode began, or where it begins by the loads there are now.
+    fn first_place(&self, job: &Job) -> Option<usize> {
+        if job.attempt > 0 || job.late.is_some() {
+            return self.own_place(job);
+        }
+        let fits = |home: usize| self.replicas[home].fit(&job.adapter);
+        self.homes.lock().of(job.session.member, fits, || self.place(job, &self.pool.loads()))
+    }
+
     /// Hands a job to a server.
     pub fn send(self: &Arc<Fleet>, job: Job) {
         self.ask_back();
         // Where none has the adapter, requests without a deadline wait for one.
-        let at = self.place(&job, &self.pool.loads()).unwrap_or(0);
+        let at = self.first_place(&job).unwrap_or(0);
         let can = |i: &usize| *i != at && Some(*i) != job.late && self.replicas[*i].fit(&job.adapter);
         let others: Vec<usize> = (0..self.replicas.len()).filter(can).collect();
         let fleet = self.clone();
@@ -365,6 +378,22 @@ impl Fleet {
     }
 }
 
+/// The server that each episode began at.
+#[derive(Default)]
+struct Homes(BTreeMap<u64, usize>);
+
+impl Homes {
+    /// That of `member` while it `fits`, else the chosen one from now on. What is no episode's has none.
+    fn of(&mut self, member: u64, fits: impl Fn(usize) -> bool, choose: impl FnOnce() -> Option<usize>) -> Option<usize> {
+        let home = self.0.get(&member).copied().filter(|home| fits(*home));
+        let at = home.or_else(choose)?;
+        if member != 0 {
+            self.0.insert(member, at);
+        }
+        Some(at)
+    }
+}
+
 /// Which of `servers` a session's request goes to: that of its group while it has less than its share of the `loads`,
 /// then the first one by the member with room. None where there are no servers.
 fn chosen<'h>(servers: &[usize], host: impl Fn(usize) -> &'h str, loads: &[usize], session: Session) -> Option<usize> {
@@ -402,7 +431,21 @@ mod tests {
         assert!(together <= 20 && apart >= 30, "{together} places of groups, {apart} without");
     }
 
-    /// An idle server isn't left idle for the sake of a cache, and with one server there is nothing to choose.
+    /// Its later turns go where an episode began, whatever the loads are then; where that server has gone, to another
+    /// one from then on.
+    #[test]
+    fn an_episode_stays_where_it_began() {
+        let mut homes = Homes::default();
+        assert_eq!(homes.of(7, |_| true, || Some(1)), Some(1));
+        assert_eq!(homes.of(7, |_| true, || Some(0)), Some(1));
+        assert_eq!(homes.of(7, |home| home != 1, || Some(0)), Some(0));
+        assert_eq!(homes.of(7, |_| true, || Some(1)), Some(0));
+        assert_eq!((homes.of(0, |_| true, || Some(1)), homes.of(0, |_| true, || Some(0))), (Some(1), Some(0)));
+        assert_eq!(homes.of(8, |_| true, || None), None);
+    }
+
+    /// Two requests at one server and none at the other: the third goes to that one. With one server there is nothing to
+    /// choose.
     #[test]
     fn a_busy_server_is_passed_over() {
         let session = Session { group: 3, member: 4 };

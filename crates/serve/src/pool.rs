@@ -19,19 +19,21 @@ pub struct Pool {
 struct State {
     queues: Vec<VecDeque<Job>>,
     threads: Vec<usize>,
+    /// Jobs that are being done.
+    busy: Vec<usize>,
 }
 
 impl Pool {
     /// At most `most` jobs at a time at each of `servers`.
     pub fn new(servers: usize, most: usize) -> Pool {
         let queues = (0..servers).map(|_| VecDeque::new()).collect();
-        Pool { state: Arc::new(Mutex::new(State { queues, threads: vec![0; servers] })), most: most.max(1) }
+        Pool { state: Arc::new(Mutex::new(State { queues, threads: vec![0; servers], busy: vec![0; servers] })), most: most.max(1) }
     }
 
     /// Jobs that each server does or has waiting.
     pub fn loads(&self) -> Vec<usize> {
         let state = self.state.lock();
-        state.queues.iter().zip(&state.threads).map(|(queue, threads)| queue.len() + threads).collect()
+        state.queues.iter().zip(&state.busy).map(|(queue, busy)| queue.len() + busy).collect()
     }
 
     /// Does `job` at the server `at` once there is room for it, or before at one of `others`.
@@ -61,14 +63,16 @@ fn work(shared: &Mutex<State>, at: usize) {
             let mut state = shared.lock();
             let longest = (0..state.queues.len()).filter(|_| takes).max_by_key(|&i| state.queues[i].len()).unwrap_or(at);
             let job = state.queues[at].pop_front().or_else(|| state.queues[longest].pop_front());
-            if job.is_none() {
-                state.threads[at] -= 1;
+            match job {
+                None => state.threads[at] -= 1,
+                Some(_) => state.busy[at] += 1,
             }
             job
         };
         let Some(job) = job else { return };
         // The caller of a job that panics notices it: the job's end of the channel is dropped.
         takes &= catch_unwind(AssertUnwindSafe(|| job(at))).unwrap_or(true);
+        shared.lock().busy[at] -= 1;
     }
 }
 
