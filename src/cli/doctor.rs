@@ -104,7 +104,7 @@ impl DoctorArgs {
     fn addresses(&self) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
         let (mut addresses, mut tinker) = (BTreeSet::new(), BTreeSet::new());
         for subject in &self.subjects {
-            if subject.starts_with("http") {
+            if ["http://", "https://"].iter().any(|scheme| subject.starts_with(scheme)) {
                 let of = if subject.starts_with("https://") { &mut tinker } else { &mut addresses };
                 of.insert(subject.clone());
             }
