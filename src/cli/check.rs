@@ -2,6 +2,7 @@
 
 use super::candidates;
 use super::colours::GREEN;
+use super::explain::hint;
 use super::headroom::{self, Headroom};
 use super::missing_files::missing;
 use super::models::newest;
@@ -190,7 +191,7 @@ impl CheckArgs {
                 Ok(_) => {}
                 Err(diagnostics) => {
                     if self.format == OutputFormat::Text {
-                        anstream::eprint!("{}", diagnostics.styled());
+                        anstream::eprint!("{}\nfor more: {}\n", diagnostics.styled(), hint(&diagnostics.0));
                     }
                     wrong.extend(diagnostics.0);
                 }

@@ -112,13 +112,13 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow_pipeline::Diagnostic;
+    use flow_pipeline::{Code, Diagnostic};
 
     #[test]
     fn an_error_is_called_one_once() {
         let diagnostic = |message: &str| {
             let (file, help, source) = ("x.yaml".to_string(), None, None);
-            Error::from(Diagnostics(vec![Diagnostic { message: message.into(), file, line: 1, column: 1, help, source }]))
+            Error::from(Diagnostics(vec![Diagnostic { code: Code::File, message: message.into(), file, line: 1, column: 1, help, source }]))
         };
         assert_eq!(diagnostic("no").text(), "error: no\n --> x.yaml\n");
         assert_eq!(diagnostic("no").help("look").text(), "error: no\n --> x.yaml\nlook");

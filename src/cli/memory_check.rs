@@ -4,7 +4,7 @@ use super::models::{newest_of, run_at};
 use flow_checkpoint::Description;
 use flow_int8::products::isa::row_by_row_is_quick;
 use flow_model::ModelSettings;
-use flow_pipeline::{Catalog, Mistake, Pipeline, Role};
+use flow_pipeline::{Catalog, Code, Mistake, Pipeline, Role};
 use flow_policy::{adapters, available, on_gpu, parameters, DeviceChoice, LEARNING, PLAYING};
 use std::path::Path;
 
@@ -65,6 +65,7 @@ fn large(name: &str, pipeline: &Pipeline, catalog: &Catalog, free: u64) -> Optio
     let needs = needs.saturating_add(count.saturating_mul(packed));
     let verb = if learns { "training" } else { "playing with" };
     (needs > free).then(|| Mistake {
+        code: Code::Missing,
         at: vec!["models".into(), name.into()],
         message: format!(
             "`{name}` has {} parameters: {verb} it takes {} of memory at least, and {} are free",

@@ -16,6 +16,7 @@ mod env;
 mod episode;
 mod error;
 mod eval;
+mod explain;
 mod export;
 mod external;
 mod follow;
@@ -128,6 +129,8 @@ verbs! {
     Panel(panel::PanelArgs),
     /// Reports all mistakes in pipelines, before anything runs
     Check(check::CheckArgs),
+    /// Explains a kind of mistakes in pipelines
+    Explain(explain::ExplainArgs),
     /// Runs the tests in pipelines: rows fed to some nodes, rows expected from others
     Test(test::TestArgs),
     /// Draws a pipeline

@@ -55,7 +55,7 @@ use checks::{acting, by_name, heads, served, shared, tinker, update_order};
 use flow_core::row;
 use flow_env::process::Programs;
 use flow_model::ModelSettings;
-use flow_pipeline::{Catalog, Mistake, Node, Pipeline, Role};
+use flow_pipeline::{Catalog, Code, Mistake, Node, Pipeline, Role};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -256,6 +256,19 @@ pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
     Catalog { logged, wrong: judged, ..catalog() }
 }
 
+/// The checks that span several nodes, each with the kind of its mistakes.
+const SPANNING: [(Code, fn(&Pipeline) -> Vec<Mistake>); 9] = [
+    (Code::Head, heads::wrong),
+    (Code::Remote, checks::remote::wrong),
+    (Code::Name, by_name::readers),
+    (Code::Size, sizes::wrong),
+    (Code::Served, served::wrong),
+    (Code::Tinker, tinker::wrong),
+    (Code::Shared, shared::wrong),
+    (Code::Acting, acting::wrong),
+    (Code::Weights, foreign_weights::wrong),
+];
+
 /// The checks of operators, for nodes whose role `applies`, and checks that span several nodes.
 fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Mistake> {
     let known = pipeline.all().filter_map(|node| Some((node, operator(&node.op)?)));
@@ -264,11 +277,9 @@ fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Mistake> {
     if applies(Role::Opens) {
         mistakes.extend(games::namesakes(pipeline));
     }
-    mistakes.extend(pipeline.models.keys().flat_map(|model| update_order::wrong(pipeline, model)));
-    let spanning =
-        [heads::wrong, checks::remote::wrong, by_name::readers, sizes::wrong, served::wrong, tinker::wrong, shared::wrong, acting::wrong];
-    mistakes
-        .extend(spanning.into_iter().chain([foreign_weights::wrong as fn(&Pipeline) -> Vec<Mistake>]).flat_map(|wrong| wrong(pipeline)));
+    let of = |code, found: Vec<Mistake>| found.into_iter().map(move |mistake| Mistake { code, ..mistake });
+    mistakes.extend(pipeline.models.keys().flat_map(|model| of(Code::Weights, update_order::wrong(pipeline, model))));
+    mistakes.extend(SPANNING.iter().flat_map(|(code, wrong)| of(*code, wrong(pipeline))));
     mistakes
 }
 

@@ -71,7 +71,10 @@ fn every_broken_pipeline_is_explained() {
 #[test]
 fn a_file_that_is_not_there_is_told_about() {
     let (code, printed) = check(["nowhere.yaml"]);
-    assert_eq!((code, printed.as_str()), (Some(1), "error: the file can't be read: no such file or directory\n --> nowhere.yaml\n"));
+    assert_eq!(
+        (code, printed.as_str()),
+        (Some(1), "error: the file can't be read: no such file or directory\n --> nowhere.yaml\n\nfor more: `flow explain file`\n")
+    );
 }
 
 #[test]

@@ -261,7 +261,7 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
-    ("src", 25_700),
+    ("src", 25_760),
     ("crates/checkpoint/src", 950),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
@@ -269,7 +269,7 @@ const BUDGETS: [(&str, usize); 13] = [
     ("crates/int8/src", 3_080),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_530),
-    ("crates/pipeline/src", 3_450),
+    ("crates/pipeline/src", 3_500),
     ("crates/policy/src", 7_570),
     ("crates/serve/src", 1_860),
     ("crates/text/src", 1_300),

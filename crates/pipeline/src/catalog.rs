@@ -1,6 +1,6 @@
 //! The operators as the layer above describes them. This module knows none of them: it checks a file against this list.
 
-use super::{Node, Pipeline, ReadSettings, Role, With};
+use super::{Code, Node, Pipeline, ReadSettings, Role, With};
 use std::collections::BTreeMap;
 
 /// Every operator, what an entry of `models:` and of `agents:` looks like, and the names of all columns.
@@ -25,6 +25,7 @@ pub struct Catalog {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Mistake {
+    pub code: Code,
     /// The path of the wrong value, such as nodes, tasks, with, mines; of a node inside a loop too.
     pub at: Vec<String>,
     pub message: String,
@@ -35,12 +36,13 @@ impl Mistake {
     /// A mistake in `node`'s settings at `path`, such as with, mines; the node as a whole where the path is empty.
     pub fn in_node(node: &Node, path: &[&str], message: impl Into<String>) -> Mistake {
         let at = ["nodes", &node.id].iter().chain(path).map(|step| step.to_string()).collect();
-        Mistake { at, message: message.into(), help: None }
+        Mistake { code: Code::Operator, at, message: message.into(), help: None }
     }
 
     /// A mistake in this setting of a model.
     pub fn in_model(model: &str, setting: &str, message: impl Into<String>) -> Mistake {
-        Mistake { at: ["models", model, setting].map(String::from).into(), message: message.into(), help: None }
+        let at = ["models", model, setting].map(String::from).into();
+        Mistake { code: Code::Operator, at, message: message.into(), help: None }
     }
 
     /// The same with advice.

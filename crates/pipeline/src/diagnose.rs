@@ -1,5 +1,6 @@
 //! Diagnostics: mistakes, each with its place in the text.
 
+use crate::Code;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use flow_core::printable::{printable, shortened};
 use schemars::JsonSchema;
@@ -15,6 +16,8 @@ const LONGEST: usize = 2000;
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Diagnostic {
+    /// Its kind: `flow explain KIND` says more of it.
+    pub code: Code,
     pub message: String,
     /// The file, or `--set path` for an override.
     pub file: String,

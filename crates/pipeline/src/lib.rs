@@ -6,6 +6,7 @@
 
 mod catalog;
 mod check;
+mod code;
 mod diagnose;
 mod differ;
 mod document;
@@ -23,6 +24,7 @@ mod test;
 mod with;
 
 pub use catalog::{Carries, Catalog, Delay, Mistake, Need, OperatorSpec, Port};
+pub use code::Code;
 pub use diagnose::{Diagnostic, Diagnostics};
 pub use differ::{differences, Difference};
 pub use document::document;

@@ -4,7 +4,7 @@ use super::check::check;
 use super::embed::embed;
 use super::parse::{self, family, refused, text_of, Lineage, Report, Text};
 use super::paths;
-use super::{Catalog, Diagnostic, Diagnostics, Mistake, Pipeline};
+use super::{Catalog, Code, Diagnostic, Diagnostics, Mistake, Pipeline};
 use serde_json::Value;
 use std::path::Path;
 
@@ -61,13 +61,14 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
     if text.lines().all(|line| line.trim_start().starts_with('#') || line.trim().is_empty()) {
         let message = "the file is empty".into();
         let help = Some("a pipeline has at least `flow`, `iterations` and `nodes`".into());
-        return Err(Diagnostics(vec![Diagnostic { message, file: name.into(), line: 1, column: 1, help, source: None }]));
+        return Err(Diagnostics(vec![Diagnostic { code: Code::File, message, file: name.into(), line: 1, column: 1, help, source: None }]));
     }
     let Lineage { mut texts, broken } = family(Text { name: name.into(), text: text.into(), yaml: 0 });
     let files = texts.len();
     texts.extend(sets.iter().map(|set| parse::text(set)));
     let mut report = Report::new(&texts);
     let Some(mut tree) = parse::family_tree(files, broken, |_, _| (), &mut report) else { return Err(report.finish()) };
+    report.kind(Code::Set);
     for (i, text) in texts.iter().enumerate().skip(files) {
         parse::apply(&mut tree, i, text, &mut report);
     }
@@ -75,6 +76,7 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
     let paths = paths::resolve(&mut tree, &folders, looks.origin, catalog);
     let Some(mut pipeline) = check(&tree, folders[0], looks.tests, catalog, &mut report) else { return Err(report.finish()) };
     pipeline.paths = paths;
+    report.kind(Code::Missing);
     for wrong in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {
         report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
     }

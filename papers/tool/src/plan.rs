@@ -2,7 +2,7 @@
 //! that its tables need.
 
 use crate::file::{MeasurementSpec, RowSpec, RunSpec, Study, TableSpec};
-use flow_pipeline::Mistake;
+use flow_pipeline::{Code, Mistake};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -128,7 +128,7 @@ impl Study {
     pub fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let mut wrong = |at: &[&str], message: String| {
-            mistakes.push(Mistake { at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
+            mistakes.push(Mistake { code: Code::Operator, at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
         };
         for (at, seeds) in std::iter::once((vec!["seeds"], &self.seeds))
             .chain(self.runs.iter().filter_map(|(name, run)| Some((vec!["runs", name.as_str(), "seeds"], run.seeds.as_ref()?))))

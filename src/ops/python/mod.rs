@@ -20,7 +20,7 @@ use calls::{columns, Calls, STATE};
 use description::{description, Description, Form};
 use flow_core::row::{self, NAME};
 use flow_model::FunctionSettings;
-use flow_pipeline::{Mistake, Need, Node, Pipeline, Port, Role, With};
+use flow_pipeline::{Code, Mistake, Need, Node, Pipeline, Port, Role, With};
 use serde_json::Value;
 use settings::PythonSettings;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ fn needs(with: &With) -> Vec<Need> {
 /// A function that can't be asked, or whose columns rows can't have.
 fn unknown(with: &With) -> Option<Mistake> {
     let with = &with.typed::<PythonSettings>()?.function;
-    let of_call = |message: String| Mistake { at: vec!["call".into()], message, help: None };
+    let of_call = |message: String| Mistake { code: Code::Operator, at: vec!["call".into()], message, help: None };
     let said = match description(with) {
         Ok(said) => said,
         Err(why) => return Some(of_call(with.named(&why))),

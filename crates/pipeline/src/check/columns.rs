@@ -23,7 +23,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             }
         }
         let Some(with) = &draft.with else { continue };
-        if let Some(Mistake { at, message, help }) = (spec.unknown)(with) {
+        if let Some(Mistake { at, message, help, .. }) = (spec.unknown)(with) {
             let at = draft.with_tree.map_or(draft.op_at, |t| t.deepest(at.iter().map(String::as_str)).at);
             report.add(at, message, help);
         }

@@ -22,7 +22,7 @@ pub use explain::Subject;
 pub use loops::schema as loop_schema;
 
 use super::parse::{Report, Shape, Tree, TreeEntry};
-use super::{Catalog, Pipeline, WeightRetention};
+use super::{Catalog, Code, Pipeline, WeightRetention};
 use keys::{inner, map, misspelt, plain, unknown_keys, whole, PLAIN, TOP};
 use nodes::nodes;
 use serde_json::Value;
@@ -33,10 +33,15 @@ use std::path::Path;
 /// The pipeline that stands in the tree, if nothing is wrong with it. Files of its tests are relative to `folder`;
 /// whether they are there is looked at where `look` says so.
 pub fn check(tree: &Tree, folder: &Path, look: bool, catalog: &Catalog, report: &mut Report) -> Option<Pipeline> {
+    report.kind(Code::Key);
     let mut sketch = top(tree, catalog, report);
+    report.kind(Code::Test);
     pipeline_tests::tests(tree, folder, look, &mut sketch, report);
+    report.kind(Code::Order);
     let order = order::order(&sketch.nodes, report);
+    report.kind(Code::Column);
     let columns = columns::columns(&sketch.nodes, &order.cyclic, catalog, report);
+    report.kind(Code::Unused);
     ends::ends(&sketch, report);
     if report.len() > 0 {
         return None;
@@ -44,6 +49,7 @@ pub fn check(tree: &Tree, folder: &Path, look: bool, catalog: &Catalog, report: 
     let columns = catalog.logged.is_empty().then_some(columns);
     let pipeline = resolve::pipeline(sketch, &order.sorted, &columns, tree.json());
     for wrong in (catalog.wrong)(&pipeline) {
+        report.kind(wrong.code);
         report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
     }
     (report.len() == 0).then_some(pipeline)
@@ -84,7 +90,9 @@ fn top<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<
     sketch.seed = tree.get("seed").and_then(|t| whole(t, "seed", 0, u64::MAX, report)).unwrap_or(0);
     (sketch.models, _) = entries(tree, "models", "model", &catalog.model, report);
     (sketch.agents, sketch.misfits) = entries(tree, "agents", "agent", &catalog.agent, report);
+    report.kind(Code::Node);
     nodes(tree, catalog, &mut sketch, report);
+    report.kind(Code::Key);
     log(tree, &mut sketch, report);
     keep(tree, &mut sketch, report);
     sketch

@@ -2,6 +2,7 @@
 
 use super::explain::{explain, Subject};
 use crate::parse::{Report, Tree};
+use crate::Code;
 use serde_json::{json, Value};
 
 /// Reports everything in `tree` that doesn't fit the schema; `true` if it fits.
@@ -18,10 +19,12 @@ pub fn check(tree: &Tree, subject: &Subject, report: &mut Report) -> bool {
     };
     let value = tree.json();
     let mut fits = true;
+    let before = report.kind(Code::Setting);
     for error in validator.iter_errors(&value).take(100) {
         fits = false;
         explain(&error, tree, subject, report);
     }
+    report.kind(before);
     fits
 }
 

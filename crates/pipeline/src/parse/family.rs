@@ -4,6 +4,7 @@ use super::file::text_of;
 use super::read::read;
 use super::report::{Report, Text};
 use super::tree::{Location, Tree};
+use crate::Code;
 use std::path::{Path, PathBuf};
 
 /// The key that names the file.
@@ -80,7 +81,9 @@ pub fn family_tree(
     let trees: Vec<Option<Tree>> = (0..files).map(read).collect();
     let whole = broken.is_none();
     if let Some((at, message, help)) = broken {
+        let before = report.kind(Code::Like);
         report.add(at, message, help);
+        report.kind(before);
     }
     let mut trees = trees.into_iter().collect::<Option<Vec<Tree>>>()?.into_iter().rev();
     let mut tree = trees.next()?;

@@ -1,6 +1,6 @@
 //! The text of a pipeline's file.
 
-use crate::{Diagnostic, Diagnostics};
+use crate::{Code, Diagnostic, Diagnostics};
 use flow_core::files;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -39,7 +39,15 @@ fn shipped(program: &Path, path: &Path) -> Option<PathBuf> {
 
 /// What is wrong with a file as a whole.
 pub fn refused(path: &Path, message: String) -> Diagnostics {
-    Diagnostics(vec![Diagnostic { message, file: path.display().to_string(), line: 1, column: 1, help: None, source: None }])
+    Diagnostics(vec![Diagnostic {
+        code: Code::File,
+        message,
+        file: path.display().to_string(),
+        line: 1,
+        column: 1,
+        help: None,
+        source: None,
+    }])
 }
 
 /// An error of the operating system without its number.

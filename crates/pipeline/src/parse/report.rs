@@ -3,7 +3,7 @@
 
 use super::read::{locate, read};
 use super::tree::{Location, Spot, Tree, Unreadable};
-use crate::{Diagnostic, Diagnostics};
+use crate::{Code, Diagnostic, Diagnostics};
 
 /// No one mends more mistakes than this at once, and it bounds the time that a hopeless file can take.
 const MOST_FOUND: usize = 100;
@@ -28,11 +28,18 @@ pub struct Text {
 pub struct Report<'a> {
     texts: &'a [Text],
     diagnostics: Vec<(usize, Diagnostic)>,
+    /// The kind of the mistakes that are looked for now.
+    code: Code,
 }
 
 impl<'a> Report<'a> {
     pub fn new(texts: &'a [Text]) -> Self {
-        Report { texts, diagnostics: Vec::new() }
+        Report { texts, diagnostics: Vec::new(), code: Code::File }
+    }
+
+    /// From here on mistakes are of this kind; gives the kind before.
+    pub fn kind(&mut self, code: Code) -> Code {
+        std::mem::replace(&mut self.code, code)
     }
 
     /// How many mistakes were found so far.
@@ -50,6 +57,13 @@ impl<'a> Report<'a> {
 
     /// The tree of a text, with every key that stands twice reported; none, and why, if it can't be read.
     pub fn read(&mut self, text: usize) -> Option<Tree> {
+        let before = self.kind(Code::Yaml);
+        let tree = self.tree(text);
+        self.kind(before);
+        tree
+    }
+
+    fn tree(&mut self, text: usize) -> Option<Tree> {
         let texts = self.texts;
         let (tree, duplicates) = read(&texts[text].text, text).map_err(|error| self.unreadable(text, error)).ok()?;
         for duplicate in duplicates {
@@ -126,7 +140,7 @@ impl<'a> Report<'a> {
     fn put(&mut self, text: usize, line: usize, column: usize, message: String, help: Option<String>) {
         let Text { name, text: whole, .. } = &self.texts[text];
         let source = Some(whole.lines().nth(line - 1).unwrap_or_default().to_string());
-        self.diagnostics.push((text, Diagnostic { message, file: name.clone(), line, column, help, source }));
+        self.diagnostics.push((text, Diagnostic { code: self.code, message, file: name.clone(), line, column, help, source }));
     }
 
     fn position(&self, at: Location) -> (usize, usize) {
