@@ -70,6 +70,22 @@ fn check_reads_headers_and_configurations() {
     assert!(text.contains("no matrices called `w_proj`"), "{text}");
 }
 
+/// transformers and vLLM would fail on such a folder as they load it.
+#[test]
+fn check_refuses_rope_factors_for_other_programs() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = copy("llama-tied", home.path());
+    let path = folder.join("config.json");
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    config["rope_scaling"] = json!({ "rope_type": "factors", "factors": [1.0, 1.0, 2.0, 4.0] });
+    std::fs::write(&path, config.to_string()).unwrap();
+    done(flow().arg("check").arg(playing(home.path(), &load(&folder), "")));
+    for program in ["train: { torchrun: 1 }", r#"serve: { openai: "http://127.0.0.1:1" }"#] {
+        let text = refusal(&playing(home.path(), &format!("{}, lora: {{ rank: 1 }}, {program}", load(&folder)), ""));
+        assert!(text.contains("its rope factors come from a GGUF file, and only flow computes them"), "{program}: {text}");
+    }
+}
+
 #[test]
 fn check_gives_a_chat_template_the_messages_of_the_agents() {
     let home = tempfile::tempdir().unwrap();

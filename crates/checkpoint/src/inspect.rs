@@ -4,7 +4,7 @@
 use crate::adapter::StoredAdapter;
 use crate::encoder::EncoderDescription;
 use crate::opened::{self, opened};
-use crate::saved::published;
+use crate::saved::{portable, published};
 use crate::stored;
 use flow_model::folder::WANTED;
 use flow_model::lora::{Adapter, Lora};
@@ -76,6 +76,9 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
             let learns = load.lora.is_some() || adapter.is_some();
             if load.serve.is_some() && (critic || load.head == Some(Head::Value) || !published(&*stored.architecture)) {
                 return Err(fault("serve")(ModelFault::NotServed));
+            }
+            if load.serve.is_some() {
+                portable(&stored.architecture.config()).map_err(|fault| ("load", PolicyError::at(Path::new(&load.load), fault)))?;
             }
             if load.act.asks() && learns {
                 let why = "beside an adapter `base` sets it, and acting and learning use one model".into();

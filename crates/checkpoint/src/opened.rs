@@ -2,6 +2,7 @@
 //! of them.
 
 use crate::adapter::StoredAdapter;
+use crate::saved::portable;
 use crate::stored::{self, StoredModel};
 use flow_model::folder::read;
 use flow_model::lora::{Adapter, HEAD_MODULE};
@@ -46,7 +47,6 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
     let Some(train) = &load.train else { return Ok(None) };
     let own = Path::new(&load.load);
     stored::converted(own)?;
-    let published = |folder: &Path| read::<Value>(&folder.join(CONFIG)).map(|config| !config["model_type"].is_null());
     Ok(match () {
         () if [train.torchrun.is_some(), train.address.is_some(), train.tinker.is_some()].iter().filter(|named| **named).count() != 1 => {
             Some(("train", "say either `torchrun` or `address` or `tinker`"))
@@ -60,8 +60,12 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
             Some(("load", "an adapter lies there: name its base, and the folder with `adapter`"))
         }
         () if train.tinker.is_some() && hosted(load).is_some() => hosted(load),
-        () if !published(&places(load)?.base)? => Some(("load", "transformers doesn't know models that were begun by `new`")),
-        () => None,
+        () => {
+            let path = places(load)?.base.join(CONFIG);
+            let config: Value = read(&path)?;
+            portable(&config).map_err(|fault| PolicyError::at(&path, fault))?;
+            config["model_type"].is_null().then_some(("load", "transformers doesn't know models that were begun by `new`"))
+        }
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::safetensors::SafetensorsFiles;
 use crate::source::{check, TensorSource};
 use flow_model::parameters::Layout;
-use flow_model::{Architecture, Result};
+use flow_model::{Architecture, FileFault, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -35,15 +35,19 @@ pub fn published(architecture: &dyn Architecture) -> bool {
     architecture.config().get("model_type").is_some()
 }
 
+/// Refuses a `config.json` that other programs can't read: its rope factors come from a GGUF file.
+///
+/// # Errors
+/// [`FileFault::Unusable`].
+pub fn portable(config: &Value) -> Result<(), FileFault> {
+    let fault = || FileFault::Unusable("its rope factors come from a GGUF file, and only flow computes them".into());
+    (config["rope_scaling"]["rope_type"] != "factors").then_some(()).ok_or_else(fault)
+}
+
 /// Whether the moments of every parameter of `layout` are in `files`.
 pub fn check_moments(files: &SafetensorsFiles, layout: &Layout) -> Result<()> {
-    check(files, layout, "first.", |_| false)?;
-    check(files, layout, "second.", |_| false)?;
-    if has_mean(files) {
-        check(files, layout, MEAN, |_| false)
-    } else {
-        Ok(())
-    }
+    let mut prefixes = ["first.", "second."].into_iter().chain(has_mean(files).then_some(MEAN));
+    prefixes.try_for_each(|prefix| check(files, layout, prefix, |_| false))
 }
 
 /// What the names of a mean of the weights begin with.

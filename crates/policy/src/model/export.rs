@@ -6,7 +6,7 @@ use crate::model::checkpoint::load_stored;
 use crate::model::saved::named;
 use crate::moments::Moments;
 use crate::tensors::write as tensors;
-use flow_checkpoint::saved::published;
+use flow_checkpoint::saved::{portable, published};
 use flow_checkpoint::stored::open;
 use flow_model::folder::{json, text, whole};
 use flow_model::on_disk::{CONFIG, WEIGHTS};
@@ -58,9 +58,7 @@ const GENERATION: &str = "generation_config.json";
 
 /// A configuration as others read it: it says what class the model is of, and that its numbers are f32 now.
 fn config(mut config: Value) -> Result<Value, FileFault> {
-    if config["rope_scaling"]["rope_type"] == "factors" {
-        return Err(FileFault::Unsupported("its rope factors come from a GGUF file, and no `config.json` can say them".into()));
-    }
+    portable(&config)?;
     if config.get("architectures").is_none_or(Value::is_null) {
         let class = match config["model_type"].as_str() {
             Some("llama") => "LlamaForCausalLM",
