@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-FAMILIES = ("llama", "qwen2", "qwen3")
+# The classes of transformers, which vLLM needs named.
+FAMILIES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 # ggml's names of the tensors, and those of transformers.
 TENSORS = {"token_embd": "model.embed_tokens", "output": "lm_head", "output_norm": "model.norm"}
 BLOCK = {
@@ -108,7 +109,8 @@ def config_of(metadata: Mapping[str, Any], vocab: int, tied: bool, factors: list
 
     heads, base = must("attention.head_count"), get("rope.freq_base")
     config = {
-        "model_type": family, "vocab_size": vocab, "hidden_size": must("embedding_length"), "intermediate_size": must("feed_forward_length"),
+        "architectures": [FAMILIES[family]], "model_type": family, "vocab_size": vocab, "hidden_size": must("embedding_length"),
+        "intermediate_size": must("feed_forward_length"),
         "num_hidden_layers": must("block_count"), "num_attention_heads": heads,
         "num_key_value_heads": get("attention.head_count_kv") or heads, "max_position_embeddings": must("context_length"),
         "rms_norm_eps": must("attention.layer_norm_rms_epsilon"), "hidden_act": "silu", "tie_word_embeddings": tied,
@@ -244,7 +246,8 @@ def main() -> None:
         except Refused as error:
             sys.exit(f"{path}: {error}")
         except OSError as error:
-            sys.exit(f"{error.filename}: {error.strerror}")
+            # numpy's errors of writing have neither.
+            sys.exit(f"{error.filename or folder}: {error.strerror or error}")
         except (ValueError, IndexError, KeyError, TypeError, NotImplementedError) as error:
             sys.exit(f"{path}: it can't be read as GGUF, or is cut off: {error}")
 

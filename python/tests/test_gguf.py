@@ -1,11 +1,14 @@
 """A GGUF file as a Hugging Face folder: names, configuration and tokenizer; and its numbers, where the package gguf is."""
 
+import contextlib
 import importlib.util
 import json
 import struct
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from flow_runs import gguf_model
 
@@ -31,6 +34,11 @@ class Config(unittest.TestCase):
             self.assertNotIn("rope_scaling", config(said))
         self.assertEqual(config({}, [1.0, 2.0])["rope_scaling"], {"rope_type": "factors", "factors": [1.0, 2.0]})
 
+    def test_the_class_is_named_for_programs_that_find_a_model_by_it(self):
+        for family, named in gguf_model.FAMILIES.items():
+            metadata = {"general.architecture": family, **{f"{family}.{key}": value for key, value in SIZES.items()}}
+            self.assertEqual(gguf_model.config_of(metadata, 318, True, None)["architectures"], [named])
+
     def test_what_may_change_the_result_is_refused_by_name(self):
         for key, value in {"attention.sliding_window": 64, "expert_count": 4, "logit_scale": 0.5, "some_new_key": 7, "attention.causal": False}.items():
             with self.assertRaisesRegex(gguf_model.Refused, key):
@@ -49,6 +57,22 @@ class Config(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(gguf_model.Refused, what):
                 config(said, factors)
+
+
+class Faults(unittest.TestCase):
+    def test_a_full_disk_is_said_with_the_folder(self):
+        # The first is Python's flush, the second numpy's `tofile`, the third names its file.
+        for error, what in [
+            (OSError(28, "No space left on device"), "to: No space left on device"),
+            (OSError("12 requested and 3 written"), "to: 12 requested and 3 written"),
+            (FileNotFoundError(2, "No such file or directory", "a.gguf"), "a.gguf: No such file or directory"),
+        ]:
+            with contextlib.ExitStack() as patched, self.assertRaises(SystemExit) as ended:
+                patched.enter_context(mock.patch.dict(sys.modules, {"gguf": mock.Mock()}))
+                patched.enter_context(mock.patch.object(sys, "argv", ["gguf_model", "--", "a.gguf", "to"]))
+                patched.enter_context(mock.patch.object(gguf_model, "convert", side_effect=error))
+                gguf_model.main()
+            self.assertEqual(ended.exception.code, what)
 
 
 class Names(unittest.TestCase):
