@@ -32,12 +32,19 @@ test-checkpoint test-core test-credit test-env test-int8 test-log test-model tes
 test-study: $(filter libduckdb,$(FETCH))
 	@$(CARGO) test --release --config profile.release.package.flow-study.opt-level=0 -p flow-study $(ARGS)
 
-# The Python packages, the ideas in Python and the reference of conformance: only functions and the reference need other packages, pyarrow and numpy.
-test-python: pyarrow
-	@cd python && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest discover -t . -s tests
+# The Python packages, the ideas in Python and the reference of conformance: only functions, the reference and GGUF files need other packages.
+test-python: pyarrow .gguf/made-from
+	@cd python && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/.gguf python3 -m unittest discover -t . -s tests
 	@cd examples/ideas && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
 	@cd conformance && PYTHONPATH=$(CURDIR)/.pyarrow python3 -m unittest test_reference
 	@cd papers/audit/leaderboard && PYTHONPATH=$(CURDIR)/.pyarrow:$(CURDIR)/python python3 -m unittest
+
+# What reads GGUF files. The numpy is that of .pyarrow.
+.gguf/made-from: python/flow_runs/gguf.txt
+	@rm -rf .gguf
+	@python3 -m pip install -q --disable-pip-version-check --root-user-action ignore --no-deps --require-hashes -r $< --target .gguf
+	@rm -rf .gguf/bin .gguf/numpy*
+	@cp $< $@
 
 # Programs, tools and tasks in real containers: FLOW_TEST_IMAGE names an image with Python 3 and bash that is on this machine. ENGINES=docker tests one client.
 # Without a daemon, a client or the image it fails; `make test-python` skips these tests.
@@ -166,7 +173,7 @@ survive: build
 	python3 tests/soak/survive.py
 
 # Every soak test, one after the other, with a report: for a night. ARGS="survive killed" does some; a test without what it needs is skipped, and says so.
-nightly: build
+nightly: build pyarrow .gguf/made-from
 	@scripts/nightly.sh $(ARGS)
 
 # Advisories, licences and sources of all dependencies, by deny.toml; cargo-deny is built where it is missing, which takes minutes. Asks the advisory database.
@@ -182,7 +189,7 @@ fuzz: $(FETCH)
 	FLOW_FUZZ=120000 TMPDIR=$${TMPDIR:-/dev/shm} $(CARGO) test --release --test fuzz -- --nocapture
 
 # Thousands of hostile commands and files: damaged runs, weights, models, panels, odd settings, broken programs. Hours; ARGS="--sample 500" takes some.
-hostile: build
+hostile: build pyarrow .gguf/made-from
 	python3 tests/soak/hostile.py $(ARGS)
 
 # How much faster staleness 1 is than 0 where the environment takes as long as the update.
