@@ -38,7 +38,7 @@ soak digests ''
 soak killed ''
 soak faults ''
 soak staleness ''
-soak hostile '' --sample 500 --jobs 2
+soak hostile "$(lacks .gguf/made-from 'the package gguf, which make nightly fetches')" --sample 500 --jobs 2
 soak network "$([ "$(uname)$(id -u)" = Linux0 ] || echo 'root on Linux')"
 soak agents "$(lacks .flow/env/program 'flow env install program')"
 soak world_faults "$(lacks .venv-textworld-express 'worlds, which make world-faults installs')"

@@ -29,6 +29,9 @@ from pathlib import Path
 from runs import ENV, FLOW, inline, load
 
 ROOT = Path(__file__).resolve().parents[2]
+# Python's packages of `make test-python`: without gguf no GGUF file is read, and each fails for that.
+ENV = {**ENV, "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in (".pyarrow", ".gguf"))}
+GGUF = "it can't be read as GGUF, or is cut off|the architecture `.*` isn't supported"
 # A program has a minute to say hello.
 SECONDS, BYTES = 90, 2 << 30
 PANEL = ROOT / "datasets/minesweeper-4x4-m2-d64920f25f41.json"
@@ -103,10 +106,10 @@ for line in sys.stdin:
 
 
 class Case:
-    """A command, and what must come of it: `code` is an exit code, "fails", or None where either will do."""
+    """A command, and what must come of it: `code` is an exit code, "fails", or None where either will do; `message` is an expression for stderr."""
 
-    def __init__(self, kind, name, arguments, code=None):
-        self.kind, self.name, self.arguments, self.code = kind, name, [str(a) for a in arguments], code
+    def __init__(self, kind, name, arguments, code=None, message=None):
+        self.kind, self.name, self.arguments, self.code, self.message = kind, name, [str(a) for a in arguments], code, message
 
 
 def memory(pid):
@@ -169,6 +172,8 @@ def play(case, home):
         found.append("succeeds")
     if case.code == 0 and code != 0:
         found.append("fails")
+    if case.message and not re.search(case.message, said):
+        found.append("another message")
     return found, said
 
 
@@ -178,8 +183,8 @@ class Hostile:
     def __init__(self, home, seed):
         self.home, self.random, self.count, self.cases = home, random.Random(seed), 0, []
 
-    def add(self, kind, name, *arguments, code=None):
-        self.cases.append(Case(kind, name, arguments, code))
+    def add(self, kind, name, *arguments, code=None, message=None):
+        self.cases.append(Case(kind, name, arguments, code, message))
 
     def file(self, content, end="yaml"):
         self.count += 1
@@ -489,7 +494,7 @@ class Hostile:
             self.add("model", f"tokenizer changed {n}", "run", self.file(use.replace("FOLDER", str(folder))), "--out", self.out(), "--threads", 1)
         for n in range(25):
             raw = b"GGUF" + (3).to_bytes(4, "little") + self.random.choice([0, 1, 5, 2**32, 2**63]).to_bytes(8, "little") + self.random.choice([0, 1, 3, 2**40, 2**63]).to_bytes(8, "little") + self.random.randbytes(self.random.randrange(400))
-            self.add("model", f"gguf {n}", "model", "convert", self.file(raw[: self.random.randrange(4, len(raw))] if n % 3 else raw, "gguf"), self.out(), code="fails")
+            self.add("model", f"gguf {n}", "model", "convert", self.file(raw[: self.random.randrange(4, len(raw))] if n % 3 else raw, "gguf"), self.out(), code="fails", message=GGUF)
         for name, device in self.devices().items():
             self.add("model", f"load {name}", "check", self.file(SMALL.replace("{ new: tiny, layers: 1, width: 16, heads: 2, kv_heads: 1 }", json.dumps({"load": str(device)}))))
 
@@ -574,6 +579,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--keep", type=Path, help="where the files are made, and stay")
     options = parser.parse_args()
+    if subprocess.run(["python3", "-c", "import gguf"], env=ENV, capture_output=True).returncode != 0:
+        sys.exit("python3 has no package gguf, or no numpy: `make hostile` fetches both")
     print(load())
     with tempfile.TemporaryDirectory() as folder:
         home = options.keep or Path(folder)
