@@ -256,8 +256,11 @@ pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
     Catalog { logged, wrong: judged, ..catalog() }
 }
 
+/// Finds the mistakes of a pipeline.
+type Check = fn(&Pipeline) -> Vec<Mistake>;
+
 /// The checks that span several nodes, each with the kind of its mistakes.
-const SPANNING: [(Code, fn(&Pipeline) -> Vec<Mistake>); 9] = [
+const SPANNING: [(Code, Check); 9] = [
     (Code::Head, heads::wrong),
     (Code::Remote, checks::remote::wrong),
     (Code::Name, by_name::readers),
