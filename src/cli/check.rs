@@ -39,7 +39,10 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
         let remote = pipeline.models.values().all(|model| ops::remote(model) || trained(model));
         let usable = if remote || cfg!(feature = "learn") && libtorch_exists() { Ok(()) } else { libtorch().map(|_| ()) };
         match usable {
-            Ok(()) => text.push_str(&format!("  models are computed on {}\n  {}\n", printable(&place), promise.text(&place))),
+            Ok(()) => {
+                let by = if remote { "by servers".into() } else { format!("on {}", printable(&place)) };
+                text.push_str(&format!("  models are computed {by}\n  {}\n", promise.text(&place)));
+            }
             // The file is right, and a run would end at once.
             Err(error) => text.push_str(&format!("  it can't run on this machine yet: {}\n", printable(&error.to_string()))),
         }

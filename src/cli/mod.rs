@@ -135,7 +135,7 @@ verbs! {
     Test(test::TestArgs),
     /// Draws a pipeline
     Graph(graph::GraphArgs),
-    /// Fetches, inspects or exports a model
+    /// Fetches, converts, inspects or exports a model
     Model(model::ModelArgs),
     /// Lists the operators, or explains one
     Ops(ops::OpsArgs),

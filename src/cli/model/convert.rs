@@ -10,8 +10,10 @@ use std::path::Path;
 /// Writes the model of `file` into `folder`, and says so.
 pub fn run(file: &Path, folder: &Path) -> CommandResult {
     if folder.join(CONFIG).exists() {
-        return Err(Error::Request(format!("{} has a model already", folder.display())));
+        return Err(Error::Request(format!("{} has a model already: name another folder", folder.display())));
     }
+    // Before anything is fetched.
+    flow_core::files::open(file).map_err(|error| Error::Request(format!("{}: {error}", file.display())))?;
     convert(file, folder)?;
     let folder = folder.display();
     finish(&format!("{} -> {folder}\nuse it: models: {{ actor: {{ load: {folder} }} }}", file.display()))

@@ -16,7 +16,7 @@ pub const LONGEST: usize = 1 << 24;
 /// Lines that are read ahead: beyond them a program that floods its output waits.
 const AHEAD: usize = 1024;
 /// Lines of standard error that are remembered, and how much of each.
-const TAIL: (usize, usize) = (12, 300);
+const TAIL: (usize, usize) = (12, 1000);
 
 /// What is read from a process's standard output.
 pub enum ChildOutput {
