@@ -4,11 +4,13 @@ import importlib.util
 import json
 import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
 from flow_env.door import folders, sandbox
 from flow_env.door.container import mount
+from flow_env.door.engine import SAID, Engine
 from flow_env.door.settings import ProgramSettings, Wrong
 from tests.door_driver import Flow
 
@@ -89,6 +91,19 @@ class Said(unittest.TestCase):
         [(calls, end)] = flow.play(lambda call: "a")
         self.assertEqual((calls, set(end)), ([], {"episode", "error"}))
         self.assertRegex(end["error"], "ended with exit status 125 after 0 calls\n  it last said: error waiting for container")
+
+    def test_what_a_client_says_is_bounded(self):
+        """A policy that is root in its container may make any program of it write for ever."""
+        self.client('case "$1" in exec) exec yes;; cp) exec yes >&2;; build) head -c 9000000 /dev/zero | tr "\\0" x; echo why >&2; exit 3;; ps) exec sleep 60;; esac')
+        engine, began = Engine("docker"), time.monotonic()
+        for verb in ("exec", "cp"):
+            said = engine.say(verb)
+            self.assertEqual((said.returncode, said.stdout, said.stderr), (125, "", "it has written more than 1 MiB"))
+        said = engine.say("build", end=True)
+        self.assertEqual((said.returncode, said.stdout, said.stderr), (3, "x" * SAID, "why\n"))
+        said = engine.say("ps", seconds=0.2)
+        self.assertEqual((said.returncode, said.stderr), (125, "it hasn't answered within 0.2 s"))
+        self.assertLess(time.monotonic() - began, 20)
 
     def test_a_trial_that_fails_names_what_the_client_said(self):
         self.client('case "$1" in image) echo "sha256:1 null";; run) echo "docker: Error response from daemon: no cgroups" >&2; exit 125;; esac')

@@ -81,7 +81,7 @@ class TaskContainers(Sandbox):
             pass
         folder = os.path.join(task["folder"], "environment")
         never = ["--pull=never"] if self.engine.name == "podman" else []
-        said = self.engine.say("build", *never, "--force-rm", "--tag", name, "--file", os.path.join(folder, "Dockerfile"), folder, seconds=float(task["build_seconds"]))
+        said = self.engine.say("build", *never, "--force-rm", "--tag", name, "--file", os.path.join(folder, "Dockerfile"), folder, seconds=float(task["build_seconds"]), end=True)
         if said.returncode:
             raise Failure(f"environment/Dockerfile can't be built: {last(said)}")
         try:

@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import secrets
+import selectors
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -22,6 +24,8 @@ OWNER = "flow.machine"
 WATCH = str(Path(__file__).with_name("watch.py"))
 PATIENCE = 60.0
 """Seconds for an answer of the client; starting and removing containers may take as long on a slow disk."""
+SAID = 1 << 20
+"""Bytes that a client may write: a program in a container, or of a build, decides what it writes."""
 CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DBUS_SESSION_BUS_ADDRESS")
 """Variables that the clients read."""
 SOCKETS = ("/run/docker.sock", "/run/podman", "/run/containerd", "/run/user")
@@ -63,13 +67,16 @@ class Engine:
         self.rootless = "true" in self.say("info", "--format", "{{.Host.Security.Rootless}}").stdout if name == "podman" else \
             "name=rootless" in self.say("info", "--format", "{{json .SecurityOptions}}").stdout
 
-    def say(self, *arguments: str, seconds: float = PATIENCE) -> "subprocess.CompletedProcess[str]":
-        """Runs the client; a failure is an exit status."""
+    def say(self, *arguments: str, seconds: float = PATIENCE, end: bool = False) -> "subprocess.CompletedProcess[str]":
+        """Runs the client; a failure is an exit status. A client that writes more than `SAID` is killed; with `end` the last bytes are kept."""
         try:
-            return subprocess.run([self.path, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return subprocess.CompletedProcess(arguments, 125, "", f"it hasn't answered within {seconds:g} s")
-        except OSError as error:
+            with subprocess.Popen([self.path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+                try:
+                    output, complaints = heard(client, seconds, end)
+                    return subprocess.CompletedProcess(arguments, client.wait(PATIENCE), output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
+                finally:
+                    client.kill()
+        except (OSError, subprocess.TimeoutExpired) as error:
             return subprocess.CompletedProcess(arguments, 125, "", str(error))
 
     def image(self, name: str) -> Tuple[str, List[str]]:
@@ -142,6 +149,29 @@ class Engine:
                 except OSError:
                     pass
                 self.watcher = None
+
+
+def heard(client: "subprocess.Popen[bytes]", seconds: float, end: bool) -> List[bytearray]:
+    """The output and the complaints of a client, within bounds of bytes and time; raises `OSError` where it exceeds them."""
+    assert client.stdout and client.stderr
+    said = {client.stdout.fileno(): bytearray(), client.stderr.fileno(): bytearray()}
+    until = time.monotonic() + seconds
+    with selectors.DefaultSelector() as pipes:
+        for pipe in said:
+            pipes.register(pipe, selectors.EVENT_READ)
+        while pipes.get_map():
+            left = until - time.monotonic()
+            if left <= 0:
+                raise OSError(f"it hasn't answered within {seconds:g} s")
+            for key, _ in pipes.select(left):
+                chunk = os.read(key.fd, 1 << 16)
+                if not chunk:
+                    pipes.unregister(key.fd)
+                said[key.fd] += chunk
+                if len(said[key.fd]) > SAID and not end:
+                    raise OSError(f"it has written more than {SAID >> 20} MiB")
+                del said[key.fd][:-SAID]
+    return list(said.values())
 
 
 def last(said: "subprocess.CompletedProcess[str]") -> str:
