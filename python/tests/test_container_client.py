@@ -1,5 +1,6 @@
 """The command line of a container, and what is said of a client, a daemon or an image that fails: with false clients, everywhere."""
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -15,8 +16,8 @@ from flow_env.door.settings import ProgramSettings, Wrong
 from tests.door_driver import Flow
 
 
-class Said(unittest.TestCase):
-    """What needs no container: false clients that say what real ones do."""
+class Clients(unittest.TestCase):
+    """False clients that say what real ones do."""
 
     def client(self, script, name="docker"):
         folder = tempfile.TemporaryDirectory()
@@ -29,6 +30,8 @@ class Said(unittest.TestCase):
         self.addCleanup(os.environ.__setitem__, "PATH", before)
         return folder.name
 
+
+class Said(Clients):
     def made(self, **settings):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -108,3 +111,63 @@ class Said(unittest.TestCase):
     def test_a_trial_that_fails_names_what_the_client_said(self):
         self.client('case "$1" in image) echo "sha256:1 null";; run) echo "docker: Error response from daemon: no cgroups" >&2; exit 125;; esac')
         self.assertRegex(self.wrong(), "`sandbox: docker` doesn't work with the image a:1: docker: Error response from daemon: no cgroups. Or say")
+
+
+@unittest.skipUnless(importlib.util.find_spec("tomllib"), "Python 3.11 isn't here")
+class Tasks(Clients):
+    """Tasks in containers of their own, with false clients."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.task = Path(self.folder.name, "task")
+        for name, text in [("task.toml", ""), ("instruction.md", "Do it."), ("tests/test.sh", ""), ("environment/Dockerfile", "FROM a:1")]:
+            (self.task / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.task / name).write_text(text)
+
+    def world(self, more=""):
+        from flow_env.adapters.harbor import Harbor
+
+        world = Harbor(f"{self.task},sandbox=docker{more}")
+        self.addCleanup(world.sandbox.close)
+        return world
+
+    def test_a_start_that_is_cancelled_leaves_no_container(self):
+        folder = self.client('''cd $(dirname $0); case "$1" in image) echo "sha256:1 null";; run) sleep 0.7; touch container;; rm) [ -e container ] || { echo "Error: No such container: x" >&2; exit 1; }
+            [ -e busy ] || { touch busy; echo "Error: it is busy" >&2; exit 1; }; rm container;; esac''')
+
+        async def begun(world, task):
+            start = asyncio.ensure_future(world.containers.begun(task, 1, "owner"))
+            await asyncio.sleep(0.2)
+            start.cancel()
+            await world.containers.ended("owner")
+            self.assertTrue(os.path.exists(f"{folder}/container"))
+            self.assertEqual(len(world.containers.engine.names["owner"]), 1, "a container that can't be removed is still known")
+            await world.containers.ended("owner")
+
+        world = self.world()
+        asyncio.run(begun(world, world.tasks.splits["train"]["task"]))
+        self.assertFalse(os.path.exists(f"{folder}/container"))
+        self.assertEqual(world.containers.engine.names, {})
+
+    def test_a_build_ends_with_its_door(self):
+        folder = self.client('case "$1-$5" in image-a:1) echo "sha256:1 null";; image-*) echo "No such image" >&2; exit 1;; build-*) echo $$ > $(dirname $0)/new; mv $(dirname $0)/new $(dirname $0)/pid; exec sleep 60;; esac')
+        for how in ("killed", "ended"):
+            flow = Flow.of(f"harbor:{self.task},sandbox=docker")
+            flow.send({"request": "reset", "episode": 0, "split": "train", "task": "task", "seed": 1})
+            self.assertTrue(soon(lambda: os.path.exists(f"{folder}/pid")))
+            pid = Path(folder, "pid").read_text().strip()
+            os.unlink(f"{folder}/pid")
+            if how == "killed":
+                flow.child.kill()
+                flow.child.wait()
+            else:
+                flow.end()
+            self.assertTrue(soon(lambda: not os.path.exists(f"/proc/{pid}")), how)
+
+
+def soon(so, seconds=10):
+    until = time.monotonic() + seconds
+    while not so() and time.monotonic() < until:
+        time.sleep(0.05)
+    return so()

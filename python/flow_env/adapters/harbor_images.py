@@ -25,16 +25,14 @@ PROCESS_1 = "mkdir -p /logs/agent /logs/verifier; while :; do sleep 3600 & wait 
 BASE = re.compile(r"(?i)\s*(?:FROM\s+(?:--platform=\S+\s+)?(\S+)(?:\s+AS\s+(\S+))?|(?:COPY|RUN)\s.*?(?:--from=|[,=]from=)([^\s,]+)|ARG\s+(\w+)=(\S+))")
 
 
-BUILDERS = ThreadPoolExecutor(2, "builders")
-"""So many images are built at once."""
-
-
 class TaskContainers(Sandbox):
     client = CLIENT
 
     def __init__(self, settings: HarborSettings) -> None:
         super().__init__(settings, None)
         self.engine = Engine(settings.sandbox)
+        self.builders = ThreadPoolExecutor(2, "builders")
+        """So many images are built at once."""
         self.building: Dict[str, asyncio.Lock] = {}
         self.known: Dict[str, str] = {}
         """Ids of images by the names that tasks have for them."""
@@ -71,7 +69,7 @@ class TaskContainers(Sandbox):
         if name not in self.known:
             async with self.building.setdefault(name, asyncio.Lock()):
                 if name not in self.known:
-                    self.known[name] = await asyncio.get_running_loop().run_in_executor(BUILDERS, self.build, name, task)
+                    self.known[name] = await asyncio.get_running_loop().run_in_executor(self.builders, self.build, name, task)
         return self.known[name]
 
     def build(self, name: str, task: Json) -> str:
@@ -80,6 +78,7 @@ class TaskContainers(Sandbox):
         except Wrong:
             pass
         folder = os.path.join(task["folder"], "environment")
+        self.engine.watch()
         never = ["--pull=never"] if self.engine.name == "podman" else []
         said = self.engine.say("build", *never, "--force-rm", "--tag", name, "--file", os.path.join(folder, "Dockerfile"), folder, seconds=float(task["build_seconds"]), end=True)
         if said.returncode:
@@ -101,7 +100,9 @@ class TaskContainers(Sandbox):
             options += mount(path, path)
         for variable, value in {"FLOW_SEED": str(seed), **task["env"]}.items():
             options += ["--env", f"{variable}={value}"]
-        await self.carried("its container can't be started", "run", *options, "--entrypoint", "bash", image, "-c", PROCESS_1)
+        said = await self.engine.start(owner, "run", *options, "--entrypoint", "bash", image, "-c", PROCESS_1)
+        if said.returncode:
+            raise Failure(f"its container can't be started: {last(said)}")
         return known[1]
 
     async def carried(self, failure: str, *arguments: str) -> None:
@@ -114,6 +115,7 @@ class TaskContainers(Sandbox):
         await self.engine.ended(owner)
 
     def close(self) -> None:
+        self.builders.shutdown(wait=False, cancel_futures=True)
         self.engine.close()
 
 

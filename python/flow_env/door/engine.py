@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from . import folders
 from .settings import Wrong
@@ -55,6 +55,9 @@ class Engine:
         self.lock = threading.Lock()
         self.names: Dict[str, List[str]] = {}
         """The containers of each owner, an episode's folder."""
+        self.starts: Dict[str, "asyncio.Future[subprocess.CompletedProcess[str]]"] = {}
+        """The start of each owner's container that a thread waits for."""
+        self.builds: Set["subprocess.Popen[bytes]"] = set()
         if not self.path:
             raise Wrong(f"`sandbox: {name}` needs the program `{name}`, and it isn't installed. {ADVICE[name]}. {OTHERWISE}")
         host = os.environ.get("DOCKER_HOST" if name == "docker" else "CONTAINER_HOST", "")
@@ -69,13 +72,17 @@ class Engine:
 
     def say(self, *arguments: str, seconds: float = PATIENCE, end: bool = False) -> "subprocess.CompletedProcess[str]":
         """Runs the client; a failure is an exit status. A client that writes more than `SAID` is killed; with `end` the last bytes are kept."""
+        mark = {} if folders.OWN is None else {"FLOW_DOOR": folders.own() + "/"}  # the watcher kills by it
         try:
-            with subprocess.Popen([self.path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+            with subprocess.Popen([self.path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **mark}) as client:
                 try:
+                    if arguments[0] == "build":
+                        self.builds.add(client)
                     output, complaints = heard(client, seconds, end)
                     return subprocess.CompletedProcess(arguments, client.wait(PATIENCE), output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
                 finally:
                     client.kill()
+                    self.builds.discard(client)
         except (OSError, subprocess.TimeoutExpired) as error:
             return subprocess.CompletedProcess(arguments, 125, "", str(error))
 
@@ -110,13 +117,22 @@ class Engine:
                 self.watcher = subprocess.Popen([sys.executable, "-I", "-S", WATCH, self.path, f"{LABEL}={folders.own()}"], stdin=subprocess.PIPE,
                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=kept, start_new_session=True)
 
+    async def start(self, owner: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Has the client start a container of an owner. Who waits may be cancelled, but not the thread: `ended` waits for it."""
+        self.starts[owner] = asyncio.get_running_loop().run_in_executor(None, self.say, *arguments)
+        return await asyncio.shield(self.starts[owner])
+
     async def ended(self, owner: str) -> None:
         """Removes the containers of an owner, whatever they do."""
-        names = self.names.get(owner)
+        if owner in self.starts:
+            await asyncio.wait({self.starts[owner]})
+            self.starts.pop(owner, None)
+        names = list(self.names.get(owner, ()))
         if names:
             said = await asyncio.get_running_loop().run_in_executor(None, self.remove, names)
             if said.returncode:
                 print(f"containers can't be removed: {last(said)}", file=sys.stderr, flush=True)
+                return
             self.names.pop(owner, None)
 
     def remove(self, names: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -140,7 +156,9 @@ class Engine:
             self.remove(names)
 
     def close(self) -> None:
-        """Has the watcher look a last time and end."""
+        """Ends builds, and has the watcher look a last time and end."""
+        for client in list(self.builds):
+            client.kill()
         with self.lock:
             if self.watcher is not None and self.watcher.stdin is not None:
                 try:
