@@ -30,6 +30,13 @@ class Clients(unittest.TestCase):
         self.addCleanup(os.environ.__setitem__, "PATH", before)
         return folder.name
 
+    def set(self, name, value):
+        """Sets a variable, or unsets it, for this test."""
+        before = os.environ.pop(name, None)
+        self.addCleanup(lambda: os.environ.update({name: before}) if before is not None else os.environ.pop(name, None))
+        if value is not None:
+            os.environ[name] = value
+
 
 class Said(Clients):
     def made(self, **settings):
@@ -56,10 +63,12 @@ class Said(Clients):
         self.assertRegex(self.wrong(), "^`sandbox: docker` needs the program `docker`, and it isn't installed. Install Docker Engine .*Or say `sandbox: bubblewrap`")
         self.client("echo 'Cannot connect to the Docker daemon at unix:///run/docker.sock. Is the docker daemon running?' >&2; exit 1")
         self.assertRegex(self.wrong(), "^`sandbox: docker` doesn't work here. `docker version` failed: Cannot connect .*systemctl start docker")
-        os.environ["DOCKER_HOST"], before = "ssh://user@host", os.environ.get("DOCKER_HOST")
-        self.addCleanup(lambda: os.environ.update(DOCKER_HOST=before) if before else os.environ.pop("DOCKER_HOST", None))
+        self.set("DOCKER_HOST", "ssh://user@host")
         self.assertRegex(self.wrong(), "^`sandbox: docker` needs a daemon on this machine, .*set to ssh")
-        os.environ["DOCKER_HOST"] = "unix:///none"
+        self.set("DOCKER_HOST", None)
+        self.client('case "$1" in context) echo tcp://10.0.0.1:2376;; image) echo "sha256:1 null";; esac')
+        self.assertRegex(self.wrong(), "^`sandbox: docker` needs a daemon on this machine, .*set to tcp")
+        self.set("DOCKER_HOST", "unix:///none")
         self.client('case "$1" in image) echo "Error: No such image: a:1" >&2; exit 1;; esac')
         self.assertEqual(self.wrong(), "the image a:1 isn't on this machine. flow pulls none: say `docker pull a:1`")
 
@@ -81,7 +90,17 @@ class Said(Clients):
 
     def test_what_would_show_the_sockets_of_the_daemon(self):
         self.client('case "$1" in image) echo "sha256:1 null";; esac')
-        self.assertRegex(self.wrong(read=["/run"]), "a sandbox would show /run, and with it the sockets of docker: by them a program is master of this machine")
+        words = "a sandbox would show {}, and {} is for sockets of Docker, Podman or containerd: by them a program is master of this machine"
+        self.assertEqual(self.wrong(read=["/run"]), words.format("/run", "/run/docker.sock"))
+        self.assertEqual(self.wrong(read=["/run"], sandbox="bubblewrap", image=""), words.format("/run", "/run/docker.sock"))
+        with tempfile.TemporaryDirectory() as folder:
+            own = os.path.realpath(folder)
+            self.set("CONTAINER_HOST", f"unix://{own}/deep/podman.sock")
+            self.assertEqual(self.wrong(read=[folder], sandbox="bubblewrap", image=""), words.format(own, f"{own}/deep/podman.sock"))
+            self.set("CONTAINER_HOST", None)
+            self.client(f'case "$1" in image) echo "sha256:1 null";; context) echo unix://{own}/docker.sock;; esac')
+            for box in ({}, {"sandbox": "bubblewrap", "image": ""}):
+                self.assertEqual(self.wrong(read=[folder], **box), words.format(own, f"{own}/docker.sock"))
         with self.assertRaisesRegex(Wrong, "control character"):
             mount("/a\nb", "/a")
 
@@ -149,6 +168,14 @@ class Tasks(Clients):
         asyncio.run(begun(world, world.tasks.splits["train"]["task"]))
         self.assertFalse(os.path.exists(f"{folder}/container"))
         self.assertEqual(world.containers.engine.names, {})
+
+    def test_a_task_is_shown_no_socket(self):
+        self.client('case "$1" in image) echo "sha256:1 null";; esac')
+        from flow_env.adapters.harbor_images import TaskContainers
+        from flow_env.adapters.harbor_shell import HarborSettings
+
+        with self.assertRaisesRegex(Wrong, "a sandbox would show /run, and /run/docker.sock is for sockets"):
+            TaskContainers(HarborSettings.of({"sandbox": "docker", "read": ["/run"]}))
 
     def test_a_build_ends_with_its_door(self):
         folder = self.client('case "$1-$5" in image-a:1) echo "sha256:1 null";; image-*) echo "No such image" >&2; exit 1;; build-*) echo $$ > $(dirname $0)/new; mv $(dirname $0)/new $(dirname $0)/pid; exec sleep 60;; esac')

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from . import folders
+from . import folders, sockets
 from .settings import Wrong
 
 LABEL = "flow.door"
@@ -28,8 +28,6 @@ SAID = 1 << 20
 """Bytes that a client may write: a program in a container, or of a build, decides what it writes."""
 CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DBUS_SESSION_BUS_ADDRESS")
 """Variables that the clients read."""
-SOCKETS = ("/run/docker.sock", "/run/podman", "/run/containerd", "/run/user")
-"""Who reaches one of these is master of the machine or of its user."""
 ADVICE = {
     "docker": ("Install Docker Engine (`apt install docker.io`), start it (`systemctl start docker`), and let your user reach it, by the group `docker` or by "
                "rootless Docker"),
@@ -60,7 +58,7 @@ class Engine:
         self.builds: Set["subprocess.Popen[bytes]"] = set()
         if not self.path:
             raise Wrong(f"`sandbox: {name}` needs the program `{name}`, and it isn't installed. {ADVICE[name]}. {OTHERWISE}")
-        host = os.environ.get("DOCKER_HOST" if name == "docker" else "CONTAINER_HOST", "")
+        host = sockets.host(name)
         if host and not host.startswith("unix:"):
             raise Wrong(f"`sandbox: {name}` needs a daemon on this machine, because it shows containers folders of it; the client is set to {host.partition('://')[0]}. {OTHERWISE}")
         asked = ["version", "--format", "{{.Server.Version}}"] if name == "docker" else ["info", "--format", "{{.Version.Version}}"]

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from . import sockets
 from .settings import CONTAINERS, LIMITS, SandboxSettings, Wrong
 
 INSIDE = str(Path(__file__).with_name("inside.py"))
@@ -49,6 +50,11 @@ class Sandbox:
         for path in self.given:
             if not os.path.exists(path):
                 raise Wrong(f"`read` names {path}, which isn't there")
+        seen = [*self.given, *([] if self.folder is None else [self.folder])]
+        for socket in sockets.places() if seen else []:
+            for path in seen:
+                if inside(socket, path) or inside(path, socket):
+                    raise Wrong(f"a sandbox would show {path}, and {socket} is for sockets of Docker, Podman or containerd: by them a program is master of this machine")
         for path in settings.hide:
             if not os.path.exists(self.place(path)):
                 raise Wrong(f"`hide` names {path}, which isn't in {self.folder or os.getcwd()}: a name that hides nothing is misspelt")
