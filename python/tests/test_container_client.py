@@ -127,6 +127,20 @@ class Said(Clients):
         self.assertEqual((said.returncode, said.stderr), (125, "it hasn't answered within 0.2 s"))
         self.assertLess(time.monotonic() - began, 20)
 
+    def test_a_door_whose_folder_cannot_be_looked_into_may_live(self):
+        """Its containers are another user's, and not removed."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertFalse(folders.lives(f"{folder}/closed/flow-door-1"))
+            os.makedirs(f"{folder}/closed/flow-door-1")
+            os.chmod(f"{folder}/closed", 0)
+            user = os.geteuid()
+            try:
+                os.seteuid(user or 65534)
+                self.assertTrue(folders.lives(f"{folder}/closed/flow-door-1"))
+            finally:
+                os.seteuid(user)
+                os.chmod(f"{folder}/closed", 0o700)
+
     def test_a_trial_that_fails_names_what_the_client_said(self):
         self.client('case "$1" in image) echo "sha256:1 null";; run) echo "docker: Error response from daemon: no cgroups" >&2; exit 125;; esac')
         self.assertRegex(self.wrong(), "`sandbox: docker` doesn't work with the image a:1: docker: Error response from daemon: no cgroups. Or say")

@@ -51,7 +51,7 @@ def new() -> str:
 
 
 def lives(folder: str) -> bool:
-    """Whether the door of a folder holds its lock."""
+    """Whether the door of a folder holds its lock, as far as this user can see: only a folder or a lock that isn't there belongs to none."""
     try:
         lock = files.open_plain(os.path.join(folder, LOCK))
         if lock is None:
@@ -59,10 +59,8 @@ def lives(folder: str) -> bool:
         with os.fdopen(lock, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return False
-    except BlockingIOError:
+    except (OSError, files.Odd):  # locked, or another user's
         return True
-    except (OSError, files.Odd):
-        return os.path.isdir(folder)
 
 
 def remove_own() -> None:
