@@ -7,10 +7,11 @@ import os
 import tempfile
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 from flow_env.door import folders, sandbox
-from flow_env.door.container import mount
+from flow_env.door.container import mount, read_only
 from flow_env.door.engine import SAID, Engine
 from flow_env.door.settings import ProgramSettings, Wrong
 from tests.door_driver import Flow
@@ -87,6 +88,21 @@ class Said(Clients):
         connected = self.made(network=True).wrapped(["x"], "/", [], door=(5, "/tmp/socket"))
         self.assertIn("--network host", " ".join(connected))
         self.assertNotIn("/tmp/socket", " ".join(connected))
+
+    def test_what_is_mounted_below_a_place_is_read_only_too(self):
+        self.client('case "$1" in image) echo "sha256:1 {\\"/data\\":{}}";; esac')
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a b", "b/c", "d"):
+                os.makedirs(f"{folder}/{name}")
+            box = self.made(folder=folder, hide=["b"])
+            folder = box.folder
+            points = [folder, f"{folder}/a\\040b", f"{folder}/b/c", f"{folder}/gone", "/usr", f"{folder}2"]
+            with unittest.mock.patch("flow_env.door.container.open", unittest.mock.mock_open(read_data="".join(f"36 35 98:0 / {one} rw - ext4 /dev/x rw\n" for one in points)), create=True):
+                self.assertEqual(read_only("/usr"), mount("/usr", "/usr"))
+                self.assertEqual(read_only(folder, [folder, f"{folder}/d"]), [each for one in (folder, f"{folder}/a b", f"{folder}/b/c") for each in mount(one, one)])
+                for checks, wanted in ((False, [folder, f"{folder}/a b", f"{folder}/b"]), (True, [folder, f"{folder}/a b", f"{folder}/b/c"])):
+                    words = box.wrapped(["x"], folder, [], checks=checks)
+                    self.assertEqual([word.partition("target=")[2] for word in words if word.startswith("type=bind") and folder in word], [f"{one},readonly" for one in wanted])
 
     def test_what_would_show_the_sockets_of_the_daemon(self):
         self.client('case "$1" in image) echo "sha256:1 null";; esac')

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
-from ..door.container import HARDENED, mount, separate
+from ..door.container import HARDENED, read_only, separate
 from ..door.engine import CLIENT, Engine, last
 from ..door.episode import Failure
 from ..door.sandbox import Sandbox, outermost
@@ -97,7 +97,7 @@ class TaskContainers(Sandbox):
         options = [*known, "--detach", "--pull", "never", *HARDENED, *(f"--cap-add={each}" for each in RIGHTS), *separate(self.engine, settings),
                    "--memory", memory, "--memory-swap", memory, "--pids-limit", str(settings.max_processes), "--shm-size", f"{settings.disk_mb}m"]
         for path in outermost(self.given):
-            options += mount(path, path)
+            options += read_only(path)
         for variable, value in {"FLOW_SEED": str(seed), **task["env"]}.items():
             options += ["--env", f"{variable}={value}"]
         said = await self.engine.start(owner, "run", *options, "--entrypoint", "bash", image, "-c", PROCESS_1)

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import os
+import re
 from typing import List, Optional, Sequence, Tuple
 
 from . import folders
@@ -25,6 +26,7 @@ OWN = 64
 """MB, and processes with threads, that process 1 may have beside those of the program."""
 KEPT = ("LANG", "TZ", "OMP_NUM_THREADS", "FLOW_PROGRAM")
 """Of the variables that describe this machine a container gets these: paths of this machine mean nothing in it."""
+ESCAPED = re.compile(r"\\([0-7]{3})")
 HARDENED = ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
 TRIED = ("import os, shutil, sys; os.chdir(sys.argv[1]); missing = [name for name in sys.argv[2:] if not shutil.which(name)]; "
          "sys.exit(f'it has no program `{missing[0]}`' if missing else 0)")
@@ -39,7 +41,8 @@ class Container(Sandbox):
         self.image, volumes = self.engine.image(settings.image)
         self.shown = [] if self.folder is None else [self.folder]
         self.options = self.limits(volumes)
-        self.places = [mount(path, path) for path in outermost(self.given)] + [mount(path, path, settings.write_folder) for path in self.shown]
+        self.own = [*PLACES, *volumes, *outermost(self.given), *self.shown]
+        """Places that have a mount of their own."""
         self.empty = os.path.join(folders.own(), "empty")
         for path in (self.empty, self.empty + ".file"):
             if not os.path.exists(path):
@@ -75,20 +78,23 @@ class Container(Sandbox):
         finally:
             self.engine.remove(self.engine.names.pop("trial", []))
 
-    def covered(self, checks: bool) -> List[str]:
-        """Mounts that put something empty in the place of what is hidden."""
+    def hidden(self, checks: bool) -> List[str]:
+        """The files and folders that have something empty in their place."""
         found = [] if self.folder is None else [os.path.realpath(os.path.join(self.folder, name)) for name in SECRETS]
         found += [] if checks else map(self.place, self.settings.hide)
-        seen = [path for path in dict.fromkeys(found) if os.path.exists(path) and any(inside(path, one) for one in [*self.given, *self.shown])]
-        return [each for path in seen for each in mount(self.empty if os.path.isdir(path) else self.empty + ".file", path)]
+        return [path for path in dict.fromkeys(found) if os.path.exists(path) and any(inside(path, one) for one in [*self.given, *self.shown])]
 
     def wrapped(self, command: Sequence[str], folder: str, places: Sequence[Tuple[str, str]], files: Sequence[str] = (),
                 door: Optional[Tuple[int, str]] = None, checks: bool = False, owner: str = "", names: Sequence[str] = ()) -> List[str]:
         told = {**self.told(places), "counted": True}
         options = [*self.engine.new(owner), *self.options]
-        for mounts in self.places:
-            options += mounts
-        options += self.covered(checks)
+        hidden = self.hidden(checks)
+        for path in outermost(self.given):
+            options += read_only(path, [*self.own, *hidden])
+        for path in self.shown:
+            options += mount(path, path, True) if self.settings.write_folder else read_only(path, [*self.own, *hidden])
+        for path in hidden:
+            options += mount(self.empty if os.path.isdir(path) else self.empty + ".file", path)
         for path, at in places:
             options += mount(path, at, True)
         for path in files:
@@ -114,6 +120,16 @@ def separate(engine: Engine, settings: SandboxSettings) -> List[str]:
     own = ["--read-only-tmpfs=false"] if engine.name == "podman" and settings.needs_image else []
     # A log of what it prints would grow on this machine's disk. Folders of this machine have no label of SELinux that a container may read.
     return [*network, "--ipc", "private", "--log-driver", "none", "--security-opt", "label=disable", *own]
+
+
+def read_only(path: str, apart: Sequence[str] = ()) -> List[str]:
+    """Options that show a file or folder of this machine read-only. What is mounted below it is named, too, because the clients would leave
+    it writable (Docker before 25, Podman); it isn't named in places that have mounts `apart`."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        points = {ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), line.split(" ")[4]) for line in file}
+    within = [one for one in apart if inside(one, path) and one != path]
+    below = [one for one in sorted(points) if inside(one, path) and one != path and os.path.exists(one) and not any(inside(one, other) for other in within)]
+    return [each for one in [path, *below] for each in mount(one, one)]
 
 
 def mount(source: str, at: str, write: bool = False) -> List[str]:
