@@ -199,6 +199,16 @@ class Tasks(Clients):
         self.assertFalse(os.path.exists(f"{folder}/container"))
         self.assertEqual(world.containers.engine.names, {})
 
+    def test_what_task_toml_says_has_the_right_type(self):
+        self.client('case "$1" in image) echo "sha256:1 null";; esac')
+        for toml, wanted in [("[environment]\ndocker_image = 1", "`docker_image` of task.toml is 1, which names no image"), ("environment = 1", "`environment` of task.toml is 1 and no table"),
+                             ("[environment]\nbuild_timeout_sec = 'a'", "`build_timeout_sec` of task.toml is 'a'; it is a number of seconds, above 0"), ("[environment]\nbuild_timeout_sec = nan", "is nan; "),
+                             ("[verifier]\ntimeout_sec = true", "`timeout_sec` of task.toml is True; "), ("[verifier]\ntimeout_sec = -1", "is -1; "), ("[verifier]\nenv = ['A']", r"`env` of task.toml is \['A'\] and no table"),
+                             ("[verifier.env]\n'A=B' = '1'", "variables that aren't plain texts: A=B"), ("[environment.env]\nA = \"1\\u0000\"", "variables that aren't plain texts: A")]:
+            (self.task / "task.toml").write_text(toml)
+            with self.assertRaisesRegex(Wrong, "(?s)can't be played in a container:.*" + wanted):
+                self.world()
+
     def test_a_task_is_shown_no_socket(self):
         self.client('case "$1" in image) echo "sha256:1 null";; esac')
         from flow_env.adapters.harbor_images import TaskContainers

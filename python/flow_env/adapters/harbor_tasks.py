@@ -15,6 +15,7 @@ TEXT = 1 << 20
 """Files of so many bytes may be texts: rewards, and such in which paths are rewritten."""
 VERIFIER_SECONDS = 600.0
 BUILD_SECONDS = 600.0
+DAY = 86_400.0
 
 
 def read(folder: Path, contained: bool = False) -> Json:
@@ -28,7 +29,7 @@ def read(folder: Path, contained: bool = False) -> Json:
         raise Wrong("its name isn't of 1 to 128 letters, digits and . _ / : + -")
     if not (folder / "tests" / "test.sh").is_file():
         raise Wrong("it has no tests/test.sh")
-    verifier, environment = about.get("verifier", {}), about.get("environment", {})
+    verifier, environment = table(about, "verifier"), table(about, "environment")
     if about.get("steps"):
         raise Wrong("it has several steps")
     if "environment" in verifier:
@@ -37,15 +38,32 @@ def read(folder: Path, contained: bool = False) -> Json:
         raise Wrong("task.toml names an image")
     if list((folder / "environment").glob("docker-compose*")):
         raise Wrong("environment/ has several containers")
-    variables = {**environment.get("env", {}), **verifier.get("env", {})}
-    if not all(isinstance(value, str) and "${" not in value for value in variables.values()):
+    given = table(environment, "env")
+    variables = {**given, **table(verifier, "env")}
+    if not all(isinstance(value, str) and "${" not in value and "\0" not in name + value and name and "=" not in name for name, value in variables.items()):
         raise Wrong(f"task.toml has variables that aren't plain texts: {', '.join(variables)}")
-    task = {"folder": str(folder), "instruction": instruction, "env": environment.get("env", {}), "verifier_env": variables,
-            "seconds": verifier.get("timeout_sec", VERIFIER_SECONDS)}
+    task = {"folder": str(folder), "instruction": instruction, "env": given, "verifier_env": variables, "seconds": seconds(verifier, "timeout_sec", VERIFIER_SECONDS)}
+    image = environment.get("docker_image", "")
+    if not isinstance(image, str):
+        raise Wrong(f"`docker_image` of task.toml is {image!r}, which names no image")
     if contained:
-        return {**task, "work": "/app", "image": environment.get("docker_image", ""), "build_seconds": environment.get("build_timeout_sec", BUILD_SECONDS)}
+        return {**task, "work": "/app", "image": image, "build_seconds": seconds(environment, "build_timeout_sec", BUILD_SECONDS)}
     work, copied = dockerfile(folder / "environment" / "Dockerfile")
     return {**task, "work": work, "copied": copied}
+
+
+def table(about: Json, name: str) -> Json:
+    found = about.get(name, {})
+    if not isinstance(found, dict):
+        raise Wrong(f"`{name}` of task.toml is {found!r} and no table")
+    return found
+
+
+def seconds(about: Json, name: str, otherwise: float) -> float:
+    found = about.get(name, otherwise)
+    if not is_number(found) or not 0 < found <= DAY:
+        raise Wrong(f"`{name}` of task.toml is {found!r}; it is a number of seconds, above 0 and at most {DAY:g}")
+    return float(found)
 
 
 def dockerfile(path: Path) -> Tuple[str, bool]:
