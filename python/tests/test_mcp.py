@@ -103,6 +103,12 @@ class Mcp(Serving):
         self.assertEqual((len(calls), end["reward"], end["truncated"]), (2, 0.5, True))
         self.assertRegex(other["error"], "the checking command ended with exit status 1 and printed no reward")
 
+    def test_without_a_sandbox_the_command_finds_what_tools_left_running(self):
+        leaves = "import os, subprocess\nopen(os.environ['FLOW_FOLDER'] + '/pid', 'w').write(str(subprocess.Popen(['sleep', '60'], start_new_session=True, stdin=-3, stdout=-3, stderr=-3).pid))\n"
+        check = "import os\npid = open(os.environ['FLOW_FOLDER'] + '/pid').read()\nprint(int('sleep' in open(f'/proc/{pid}/cmdline').read()))"
+        flow = self.flow(servers={"odd": {"command": [sys.executable, "-c", leaves + ODD, "[]"]}}, reward={"command": [sys.executable, "-c", check]})
+        self.assertEqual(flow.play(lambda call: "Done.", ["pears"])[0][1].get("reward"), 1)
+
     def test_a_server_that_fails_is_never_a_reward(self):
         flow = self.flow(servers={"bad": {"command": [sys.executable, "bad.py"]}}, call_seconds=5)
         said = {"20": tool_calls(("die", {})), "7": tool_calls(("slow", {"seconds": 30}))}

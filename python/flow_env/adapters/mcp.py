@@ -111,7 +111,8 @@ class Served(Conversation):
                 for name, server in self.settings.servers.items():
                     await self.connect(stack, name, server, complaints)
                 whole = await self.converse(self.settings.turns)
-        await self.swept()
+        if self.sandbox is not None:  # what servers left running in it could change what is checked
+            await self.swept()
         transcript = "".join(json.dumps(message, ensure_ascii=False) + "\n" for message in self.messages)
         said = await self.checked(self.settings.reward["command"], self.settings.folder, FLOW_TRANSCRIPT=("transcript.jsonl", transcript))
         return self.end(said, truncated=not whole)
