@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import subprocess
 import tempfile
 import time
 import unittest
@@ -216,6 +217,27 @@ class Tasks(Clients):
 
         with self.assertRaisesRegex(Wrong, "a sandbox would show /run, and /run/docker.sock is for sockets"):
             TaskContainers(HarborSettings.of({"sandbox": "docker", "read": ["/run"]}))
+
+    def test_variables_of_the_tests_are_not_in_a_command_line(self):
+        (self.task / "task.toml").write_text("[verifier.env]\nKEY = \"a secret\\nof lines\"\nLD_PRELOAD = '/no'\n'a-b' = 'c'")
+        self.client('case "$1" in image) echo "sha256:1 null";; esac')
+        world = self.world()
+
+        async def commands():
+            episode = world.episode(world.tasks.splits["train"]["task"], 1)
+            given = episode.about["verifier_env"]
+            try:
+                return episode.boxed(["env", "-0"], "/", given), episode.environment(given), episode.environment()
+            finally:
+                await episode.clean_up()
+
+        command, environment, without = asyncio.run(commands())
+        self.assertNotIn("secret", " ".join(command))
+        self.assertEqual((environment.get("LD_PRELOAD"), set(environment) - set(without)), (os.environ.get("LD_PRELOAD"), {"FLOW_GIVEN_KEY", "FLOW_GIVEN_LD_PRELOAD", "a-b"}))
+        self.assertEqual([command[place + 1] for place, word in enumerate(command) if word == "--env"], ["FLOW_GIVEN_KEY", "FLOW_GIVEN_LD_PRELOAD", "a-b"])
+        inside = subprocess.run(command[command.index("bash"):], env={**environment, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True).stdout.split("\0")
+        self.assertLess({"KEY=a secret\nof lines", "LD_PRELOAD=/no", "a-b=c"}, set(inside))
+        self.assertNotIn("FLOW_GIVEN", " ".join(inside))
 
     def test_a_build_ends_with_its_door(self):
         folder = self.client('case "$1-$5" in image-a:1) echo "sha256:1 null";; image-*) echo "No such image" >&2; exit 1;; build-*) echo $$ > $(dirname $0)/new; mv $(dirname $0)/new $(dirname $0)/pid; exec sleep 60;; esac')

@@ -68,7 +68,8 @@ class Tasks(test_harbor.Harbor):
 
     def test_tests_come_late_and_paths_are_rewritten(self):
         """Tests come late, whatever is in their place; no path is rewritten."""
-        path = self.task("cmp /tests/wanted /tests/link && [ ! -e /logs/verifier/old ] && grep -q /app/data.txt /etc/data && echo 0.5 > /logs/verifier/reward.txt", docker=["COPY data.txt /etc/data"])
+        path = self.task("cmp /tests/wanted /tests/link && [ ! -e /logs/verifier/old ] && grep -q /app/data.txt /etc/data && [ \"$LD_PRELOAD$KEY\" = '/a b' ] && echo 0.5 > /logs/verifier/reward.txt",
+                         toml="[verifier.env]\nKEY = 'a b'\nLD_PRELOAD = '/'", docker=["COPY data.txt /etc/data"])
         (path / "tests" / "wanted").write_text("yes\n")
         (path / "tests" / "link").symlink_to("wanted")
         [(_, end)] = self.talk(path, "mkdir -p /tests/deep; ln -s /etc /tests/wanted; echo 9 > /logs/verifier/reward.txt; touch /logs/verifier/old; rmdir /logs/agent; ln -s / /logs/agent")

@@ -16,8 +16,10 @@ from .harbor_tasks import TEXT
 
 FETCH = f'[ -e "$1" ] || [ -h "$1" ] || exit 3; [ -f "$1" ] && [ ! -h "$1" ] || exit 4; exec head -c {TEXT} "$1"'
 
-LIMITED = 'ulimit -c 0 -t "$1" -f "$2" && shift 2 && exec "$@"'
-"""Limits of each process. As options of a container they would replace those that this machine sets for all containers."""
+GIVEN = "FLOW_GIVEN_"
+"""Before the names of a task's variables in the client's environment: under their own names `LD_PRELOAD` and `DOCKER_HOST` would be the client's."""
+LIMITED = 'for FLOW_GIVEN in ${!FLOW_GIVEN_@}; do export "${FLOW_GIVEN#FLOW_GIVEN_}=${!FLOW_GIVEN}"; unset "$FLOW_GIVEN"; done; unset FLOW_GIVEN; ulimit -c 0 -t "$1" -f "$2" && shift 2 && exec "$@"'
+"""Gives variables their names, and each process its limits. As options of a container they would replace those that this machine sets for all containers."""
 
 
 class Contained(Shell):
@@ -38,13 +40,17 @@ class Contained(Shell):
         return {"FLOW_FOLDER": self.folder}  # of the client alone, and its mark
 
     def boxed(self, command: List[str], folder: str, more: Optional[Dict[str, str]] = None) -> List[str]:
-        given = [each for name, value in (more or {}).items() for each in ("--env", f"{name}={value}")]
+        given = [each for name in self.given(more) for each in ("--env", name)]
         work = ["--workdir", self.about["work"]] if self.about.get("copied") else []
         limits = [str(self.settings.cpu_seconds), str(self.settings.disk_mb << 10)]
         return [self.containers.engine.path, "exec", "--interactive", *work, *given, self.container, "bash", "-c", LIMITED, "bash", *limits, *command]
 
     def environment(self, more: Optional[Dict[str, str]] = None) -> Dict[str, str]:
-        return super().environment()
+        return {**super().environment(), **self.given(more)}
+
+    def given(self, more: Optional[Dict[str, str]]) -> Dict[str, str]:
+        """Variables of the tests as the client has them. Its command line, which everybody can read, has their names alone."""
+        return {GIVEN + name if name.isascii() and name.isidentifier() else name: value for name, value in (more or {}).items()}
 
     async def begin(self) -> None:
         self.container = await self.containers.begun(self.about, self.seed, self.home)
