@@ -240,8 +240,10 @@ class Tasks(Clients):
         self.assertNotIn("FLOW_GIVEN", " ".join(inside))
 
     def test_a_build_ends_with_its_door(self):
-        folder = self.client('case "$1-$5" in image-a:1) echo "sha256:1 null";; image-*) echo "No such image" >&2; exit 1;; build-*) echo $$ > $(dirname $0)/new; mv $(dirname $0)/new $(dirname $0)/pid; exec sleep 60;; esac')
-        for how in ("killed", "ended"):
+        """With its commands, which are Podman's children, in an environment of their own."""
+        folder = self.client('case "$1-$5" in image-a:1) echo "sha256:1 null";; image-*) echo "No such image" >&2; exit 1;; build-*) env -i /bin/sleep 60 & echo $! > $(dirname $0)/new; mv $(dirname $0)/new $(dirname $0)/pid; wait;; esac')
+        for how in ("killed", "ended", "late"):
+            (self.task / "task.toml").write_text("[environment]\nbuild_timeout_sec = 1" if how == "late" else "")
             flow = Flow.of(f"harbor:{self.task},sandbox=docker")
             flow.send({"request": "reset", "episode": 0, "split": "train", "task": "task", "seed": 1})
             self.assertTrue(soon(lambda: os.path.exists(f"{folder}/pid")))
@@ -250,9 +252,18 @@ class Tasks(Clients):
             if how == "killed":
                 flow.child.kill()
                 flow.child.wait()
-            else:
+            elif how == "ended":
                 flow.end()
-            self.assertTrue(soon(lambda: not os.path.exists(f"/proc/{pid}")), how)
+            self.assertTrue(soon(lambda: not running(pid)), how)
+        self.assertRegex(flow.next()["error"], "can't be built: it hasn't answered within 1 s")
+        flow.end()
+
+
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def soon(so, seconds=10):

@@ -15,13 +15,12 @@ import time
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from . import folders, sockets
+from . import folders, sockets, watch
 from .settings import Wrong
 
 LABEL = "flow.door"
 """Every container has it, with the folder of its door: what a killed door leaves is found by it."""
 OWNER = "flow.machine"
-WATCH = str(Path(__file__).with_name("watch.py"))
 PATIENCE = 60.0
 """Seconds for an answer of the client; starting and removing containers may take as long on a slow disk."""
 SAID = 1 << 20
@@ -79,7 +78,8 @@ class Engine:
                     output, complaints = heard(client, seconds, end)
                     return subprocess.CompletedProcess(arguments, client.wait(PATIENCE), output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
                 finally:
-                    client.kill()
+                    if client.poll() is None:
+                        watch.kill({client.pid})
                     self.builds.discard(client)
         except (OSError, subprocess.TimeoutExpired) as error:
             return subprocess.CompletedProcess(arguments, 125, "", str(error))
@@ -112,7 +112,7 @@ class Engine:
         with self.lock:
             if self.watcher is None:
                 kept = {name: value for name, value in os.environ.items() if name != "FLOW_PROGRAM"}  # flow kills by it
-                self.watcher = subprocess.Popen([sys.executable, "-I", "-S", WATCH, self.path, f"{LABEL}={folders.own()}"], stdin=subprocess.PIPE,
+                self.watcher = subprocess.Popen([sys.executable, "-I", "-S", watch.__file__, self.path, f"{LABEL}={folders.own()}"], stdin=subprocess.PIPE,
                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=kept, start_new_session=True)
 
     async def start(self, owner: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -156,7 +156,8 @@ class Engine:
     def close(self) -> None:
         """Ends builds, and has the watcher look a last time and end."""
         for client in list(self.builds):
-            client.kill()
+            if client.poll() is None:
+                watch.kill({client.pid})
         with self.lock:
             if self.watcher is not None and self.watcher.stdin is not None:
                 try:

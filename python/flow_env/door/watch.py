@@ -15,14 +15,36 @@ LONGEST = 60.0
 
 def clients(folder: bytes) -> None:
     """Kills the clients of the door, which have its folder in their environment: no more containers begin."""
+    marked = set()
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
                     if folder in file.read():
-                        os.kill(int(name), signal.SIGKILL)
+                        marked.add(int(name))
             except OSError:
                 continue
+    kill(marked)
+
+
+def kill(above: "set[int]") -> None:
+    """Kills processes with all below them: commands of a build are children of Podman's client, in an environment without a mark."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+    found, more = set(), above
+    while more:
+        found |= more
+        more = {child for child, parent in parents.items() if parent in more} - found
+    for process in found - {os.getpid()}:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except OSError:
+            continue
 
 
 def removed(client: str, label: str) -> None:
@@ -52,4 +74,5 @@ def main() -> None:
         time.sleep(1)
 
 
-main()
+if __name__ == "__main__":
+    main()
