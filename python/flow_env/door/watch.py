@@ -15,7 +15,7 @@ LONGEST = 60.0
 
 def clients(folder: bytes) -> None:
     """Kills the clients of the door, which have its folder in their environment: no more containers begin."""
-    marked = set()
+    marked: "set[int]" = set()
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:
@@ -29,14 +29,15 @@ def clients(folder: bytes) -> None:
 
 def kill(above: "set[int]") -> None:
     """Kills processes with all below them: commands of a build are children of Podman's client, in an environment without a mark."""
-    parents = {}
+    parents: "dict[int, int]" = {}
     for name in os.listdir("/proc"):
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
                 parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             continue
-    found, more = set(), above
+    found: "set[int]" = set()
+    more = above
     while more:
         found |= more
         more = {child for child, parent in parents.items() if parent in more} - found
