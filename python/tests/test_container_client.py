@@ -164,6 +164,19 @@ class Said(Clients):
 
 
 @unittest.skipUnless(importlib.util.find_spec("tomllib"), "Python 3.11 isn't here")
+class Builds(unittest.TestCase):
+    def test_a_failed_build_shows_its_step(self):
+        from flow_env.adapters.harbor_images import printed
+
+        output = "".join(f"line {i}\n" for i in range(20)) + "Step 2/2 : RUN pip install nothing\nERROR: no such package\n"
+        errors = "DEPRECATED: The legacy builder is deprecated.\n            Install the buildx component.\n\nThe command returned a non-zero code: 1\n"
+        said = printed(output, errors)
+        self.assertTrue(said.endswith("Step 2/2 : RUN pip install nothing / ERROR: no such package / The command returned a non-zero code: 1"), said)
+        self.assertNotIn("buildx", said)
+        self.assertEqual(len(said.split(" / ")), 10)
+        self.assertEqual(printed("", ""), "")
+
+
 class Tasks(Clients):
     """Tasks in containers of their own, with false clients."""
 

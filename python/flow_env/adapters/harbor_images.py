@@ -82,7 +82,7 @@ class TaskContainers(Sandbox):
         never = ["--pull=never"] if self.engine.name == "podman" else []
         said = self.engine.say("build", *never, "--force-rm", "--tag", name, "--file", os.path.join(folder, "Dockerfile"), folder, seconds=float(task["build_seconds"]), end=True)
         if said.returncode:
-            raise Failure(f"environment/Dockerfile can't be built: {last(said)}")
+            raise Failure(f"environment/Dockerfile can't be built: {printed(said.stdout, said.stderr) or last(said)}")
         try:
             return self.engine.image(name)[0]
         except Wrong as wrong:
@@ -156,3 +156,9 @@ def content(folder: Path) -> str:
             with open(path, "rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:24]
+
+
+def printed(output: str, errors: str) -> str:
+    """The last lines of a build: those of the step that failed, and why. Docker's advice on its own builder is left out."""
+    lines = [line.strip() for line in f"{output}\n{errors}".splitlines()]
+    return " / ".join([line for line in lines if line and "DEPRECATED" not in line and "buildx" not in line][-10:])[-800:]
