@@ -94,6 +94,9 @@ impl NewArgs {
             (Some(_), true) => "it begins by imitating the world's `expert`\n",
             (Some(_), false) => "the world has no `expert`: the policy begins with random weights, and must win now and then by itself\n",
         };
+        if !cfg!(feature = "learn") {
+            said += "this flow computes no model itself: `pip install 'flow-rl[torch]'` adds it, or say `train` and `serve` of the model\n";
+        }
         said += "\nTry next:\n";
         // What is there already needn't be fetched again.
         if (begins || self.program.is_some() || self.env.is_some() || writes) && !Path::new("models/smollm2-135m-instruct").exists() {
