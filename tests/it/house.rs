@@ -261,7 +261,7 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 13] = [
-    ("src", 25_760),
+    ("src", 25_780),
     ("crates/checkpoint/src", 950),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),

@@ -120,7 +120,7 @@ fn a_study_is_made_once_and_says_where_its_cells_come_from() {
         method.replace("**", "").starts_with(&format!("| method | {mean:.1} ({deviation:.1}); {sign}{difference}, {verdict} |")),
         "{method}"
     );
-    for words in ["for the 2 distinct comparisons", "a row's difference from `start`", "With 80% power, at p 0.05 / 2"] {
+    for words in ["for the 2 distinct comparisons", "on the difference from `start`", "Power is at p 0.05 / 2"] {
         assert!(page_text.contains(words), "{words}: {page_text}");
     }
     assert_eq!(ask(&home.join("method-1"), "select max(iteration) as last from rollout")[0]["last"], 2);

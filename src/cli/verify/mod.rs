@@ -29,7 +29,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use verdict::Verified;
 
@@ -55,17 +57,20 @@ pub struct VerifyArgs {
 struct Workspace {
     folder: TempDir,
     replay: Arc<Mutex<Option<Child>>>,
+    /// Whether a signal came: the process ends once the folder is gone.
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Workspace {
     fn new() -> Result<Workspace> {
-        let workspace = Workspace { folder: tempfile::tempdir()?, replay: Arc::default() };
+        let workspace = Workspace { folder: tempfile::tempdir()?, replay: Arc::default(), interrupted: Arc::default() };
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|error| Error::from(error).at("signals"))?;
-        let (folder, replay) = (workspace.folder.path().to_owned(), workspace.replay.clone());
+        let (folder, replay, interrupted) = (workspace.folder.path().to_owned(), workspace.replay.clone(), workspace.interrupted.clone());
         let interrupt = move || {
             if signals.forever().next().is_none() {
                 return;
             }
+            interrupted.store(true, Ordering::SeqCst);
             // Held until the process ends, so that no replay begins any more.
             let mut replay = replay.lock();
             // It may have ended.
@@ -108,7 +113,12 @@ impl VerifyArgs {
             }
             self.compared(&workspace, &Run::open(root)?, root, &named)
         };
-        let verified = compared().map_err(|error| match bundle {
+        let compared = compared();
+        // What failed because its folder was taken away is no fault of the run.
+        while workspace.interrupted.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let verified = compared.map_err(|error| match bundle {
             true => Error::request(named(error.text().trim_start_matches("error: "))),
             false => error,
         })?;
