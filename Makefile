@@ -78,7 +78,7 @@ worlds:
 world-faults: build
 	python3 tests/soak/world_faults.py $(ARGS)
 
-# A flow that needs no libtorch and no C++ compiler: it reads, checks and shows, and runs models that servers answer for.
+# A flow that needs no libtorch and no C++ compiler: servers and trainers compute its models, and the losses are tested without libtorch.
 without-torch: $(filter libduckdb,$(FETCH))
 	env -u LIBTORCH $(CARGO) clippy --release --no-default-features -p flow -- -D warnings
 	env -u LIBTORCH $(CARGO) test --release --no-default-features -p flow-policy --lib

@@ -2,15 +2,14 @@
 //! prints.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The kind of a mistake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
     /// A file can't be read, is empty or is no text. Nothing else was looked at: look at the path, and whether a folder
     /// has its name.
-    #[default]
     File,
     /// The text isn't YAML, or a key stands twice in one map. YAML is indented with spaces; a text with `: ` or ` #` in
     /// it stands in quotes. Nothing else was looked at.

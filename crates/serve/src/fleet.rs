@@ -410,8 +410,8 @@ fn chosen<'h>(servers: &[usize], host: impl Fn(usize) -> &'h str, loads: &[usize
 mod tests {
     use super::*;
 
-    /// Eight groups of sixteen at four servers, all at once: no server has more than a quarter over the mean, and most
-    /// groups are at one or two of the four. By its members alone each would be at all of them.
+    /// Eight groups of sixteen at four servers, all at once: no server has more than a quarter over the mean, and the
+    /// groups are at 20 places together or fewer, of 32. By their members alone they would be at 30 or more.
     #[test]
     fn a_group_is_at_few_servers_and_none_is_overloaded() {
         let hosts = ["a:1", "b:1", "c:1", "d:1"];

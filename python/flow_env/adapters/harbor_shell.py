@@ -1,4 +1,4 @@
-"""An episode on a task in Harbor's format whose commands run on this machine, in a sandbox or in none."""
+"""An episode on a task in Harbor's format. Its commands run on this machine, in a sandbox or in none."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Shell(Conversation):
 
     @property
     def verifier(self) -> str:
-        """The folder of this machine in which a reward is found."""
+        """The folder of this machine that has the reward."""
         return os.path.join(self.places["/logs"], "verifier")
 
     async def fetch_rewards(self) -> None:

@@ -12,7 +12,7 @@ from ..door.settings import Wrong
 from ..limits import INFO, NAME, TASK, Json, is_number
 
 TEXT = 1 << 20
-"""Files of so many bytes may be texts: rewards, and such in which paths are rewritten."""
+"""Files of at most so many bytes may be texts: rewards, and texts with paths that are rewritten."""
 VERIFIER_SECONDS = 600.0
 BUILD_SECONDS = 600.0
 DAY = 86_400.0

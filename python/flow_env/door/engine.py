@@ -85,7 +85,7 @@ class Engine:
             return subprocess.CompletedProcess(arguments, 125, "", str(error))
 
     def image(self, name: str) -> Tuple[str, List[str]]:
-        """An image's id, by which it stays the same for the whole run, and its volumes. It is never pulled."""
+        """An image's id and its volumes. The id keeps it the same for the whole run. It is never pulled."""
         said = self.say("image", "inspect", "--format", "{{.Id}} {{json .Config.Volumes}}", name)
         if said.returncode:
             why = "" if "no such image" in said.stderr.lower() or "not known" in said.stderr else f" ({last(said)})"
@@ -101,7 +101,7 @@ class Engine:
         return ["--name", name, "--label", f"{LABEL}={folders.own()}", "--label", f"{OWNER}={machine()}"]
 
     def user(self) -> List[str]:
-        """Options by which files of containers belong to the one who runs flow."""
+        """Options that give a container's files to the user who runs flow."""
         user = f"{os.getuid()}:{os.getgid()}"
         if not self.rootless:
             return ["--user", user]

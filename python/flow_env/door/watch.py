@@ -10,7 +10,7 @@ import sys
 import time
 
 LONGEST = 60.0
-"""Seconds in which a daemon may still create a container that a client asked for."""
+"""Seconds that a daemon may take to create a container after its client has ended."""
 
 
 def clients(folder: bytes) -> None:
