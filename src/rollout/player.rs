@@ -21,7 +21,7 @@ use flow_core::seed::{mix, text};
 use flow_env::{Cause, EpisodeView, Fault, Task, Worlds};
 use flow_model::{Reply, Request, RowFault, Sampling, Session, Tally};
 use flow_policy::Policy;
-use flow_serve::Answered;
+use flow_serve::{Answered, Ticket};
 use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -239,7 +239,7 @@ impl Player {
         if chosen || self.play.actor.advises(live.episode.start.attempt) || !self.policy.streams(model) {
             return Ok(false);
         }
-        self.policy.begin((model, version), request, &self.play.sampling, (live.number, to))?;
+        self.policy.begin(model, version, request, &self.play.sampling, Ticket::new(live.number, to))?;
         Ok(true)
     }
 

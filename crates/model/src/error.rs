@@ -87,6 +87,8 @@ pub enum ModelFault {
     NoKey { variable: String },
     #[error("the server that runs it gives no answers: {what}")]
     Server { what: String },
+    #[error("a server runs it, which answers and does nothing else with it")]
+    OnlyAnswers,
     #[error("the server that runs it can't say how likely a choice is ({what}): write `decode: free` where it plays")]
     CantRank { what: String },
     #[error("a server can generate for a published model alone, without a value head: name the model's own folder")]

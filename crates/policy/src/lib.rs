@@ -44,6 +44,7 @@ mod encode;
 mod export;
 #[cfg(feature = "torch")]
 mod generate;
+mod generators;
 #[cfg(feature = "torch")]
 mod libtorch;
 mod limits;
@@ -55,6 +56,7 @@ mod moments;
 mod numbers;
 mod panics;
 mod pause;
+mod policy;
 pub mod rates;
 mod state;
 #[cfg(any(test, not(feature = "torch")))]
@@ -80,7 +82,7 @@ pub use libtorch::{gpus, libtorch, on_gpu};
 pub use memory::{adapters, available, parameters, unfit, LEARNING, PLAYING};
 #[cfg(feature = "torch")]
 pub use model::export::export;
-pub use thread::Policy;
+pub use policy::Policy;
 #[cfg(not(feature = "torch"))]
 pub use without::{export, gpus, libtorch, on_gpu};
 

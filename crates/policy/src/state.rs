@@ -9,6 +9,14 @@ use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What is known of a model without asking it.
+pub struct ModelFacts {
+    pub tokenizer: Arc<Tokenizer>,
+    pub sizes: Sizes,
+    /// Which weights act, of one that is trained whole, here, and isn't a critic.
+    pub act: Option<Act>,
+}
+
 /// All models of a process.
 pub struct PolicyState {
     models: BTreeMap<String, Box<dyn Model>>,
@@ -19,9 +27,10 @@ impl PolicyState {
     pub fn new(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, hardware: Hardware) -> Result<PolicyState> {
         products::check()?;
         // Where servers run all models nothing is computed, and libtorch need not be there.
-        let choice = if models.is_empty() { DeviceChoice::Cpu } else { hardware.device };
+        let remote = models.values().all(|settings| matches!(settings, ModelSettings::Remote(_)));
+        let choice = if remote { DeviceChoice::Cpu } else { hardware.device };
         #[cfg(feature = "torch")]
-        if !models.is_empty() {
+        if !remote {
             crate::libtorch()?;
             tch::set_num_threads(1);
         }
@@ -72,9 +81,13 @@ impl PolicyState {
         &self.device
     }
 
-    /// By model that is trained whole, here, and isn't a critic: which weights act.
-    pub fn acting(&self) -> BTreeMap<String, Act> {
-        self.models.iter().filter_map(|(name, model)| Some((name.clone(), model.acting()?))).collect()
+    /// What the threads beside this one are told of the models that read and write tokens.
+    pub fn facts(&self) -> BTreeMap<String, ModelFacts> {
+        let facts = |(name, model): (&String, &Box<dyn Model>)| {
+            let (tokenizer, sizes) = model.described()?;
+            Some((name.clone(), ModelFacts { tokenizer: tokenizer.clone(), sizes, act: model.acting() }))
+        };
+        self.models.iter().filter_map(facts).collect()
     }
 
     /// Notes how much of a GPU's memory the models take now. The sizes of batches and passes follow from the rest, so
@@ -94,7 +107,7 @@ impl PolicyState {
     }
 
     /// The models that read and write tokens, by name, with their vocabularies and their sizes.
-    pub fn models(&self) -> impl Iterator<Item = (&String, &Arc<Tokenizer>, Sizes)> {
+    fn models(&self) -> impl Iterator<Item = (&String, &Arc<Tokenizer>, Sizes)> {
         self.models.iter().filter_map(|(name, model)| model.described().map(|(tokenizer, sizes)| (name, tokenizer, sizes)))
     }
 

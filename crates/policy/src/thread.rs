@@ -1,23 +1,14 @@
-//! The policy thread: one thread owns the tensors of a process, and everyone else holds a handle.
+//! The policy thread: one thread owns the tensors of a process, and everyone else sends it jobs.
 
-use crate::backend::At;
 use crate::panics::guarded;
 use crate::pause::at_pauses;
-use crate::state::PolicyState;
+use crate::state::{ModelFacts, PolicyState};
 use crate::{FoundDevice, Hardware};
-use crossbeam_channel::{bounded, select, unbounded, Sender};
+use crossbeam_channel::{bounded, select, unbounded, Receiver, Sender};
 use flow_core::pulse::Pulse;
-use flow_int8::products::isa::row_by_row_is_quick;
-use flow_model::Sizes;
-use flow_model::{
-    Act, ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Result,
-    Sampling, UpdateReport, UpdateSettings,
-};
-use flow_serve::{Answered, Exported, GenerationServer, Remote, StartedServers};
-use flow_text::Tokenizer;
+use flow_model::{ModelSettings, PolicyError, Result};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,157 +18,52 @@ const LOOK: Duration = Duration::from_secs(1);
 
 type PolicyJob = Box<dyn FnOnce(&RefCell<PolicyState>) + Send>;
 
-/// A handle on the policy thread, which ends with its last handle.
-/// Its calls block until the answer is there, so they belong on threads that may wait.
-///
-/// libtorch answers what it can't do with a panic; on this thread and its helpers (their names begin with `policy`)
-/// that becomes an error of the call, so a panic hook that ends the process should leave these threads out.
+/// The way to the thread, which ends with the last of them.
 #[derive(Clone)]
-pub struct Policy {
+pub struct PolicyThread {
     jobs: Sender<PolicyJob>,
     /// Jobs that need a version of the weights and nothing else: a long update makes room for them at its pauses.
     reads: Sender<PolicyJob>,
-    tokenizers: Arc<BTreeMap<String, Arc<Tokenizer>>>,
-    /// The models that servers run: their callers wait for the server, not for this thread.
-    remotes: Arc<BTreeMap<String, Remote>>,
-    /// The servers that generate for models of the thread.
-    served: Arc<BTreeMap<String, GenerationServer>>,
-    /// Those of them that this process has started: after `served`, so that nothing is asked of them any more.
-    _started: Arc<Vec<StartedServers>>,
-    pulse: Arc<Pulse>,
-    device: FoundDevice,
-    acting: Arc<BTreeMap<String, Act>>,
-    /// Models that nothing trains.
-    untrained: Arc<BTreeSet<String>>,
-    peers: Option<Arc<dyn Peers>>,
+    pub pulse: Arc<Pulse>,
 }
 
-impl Policy {
-    /// Starts the thread and makes the models; no request is sent to servers yet. `hardware` says where they are
-    /// computed, and how many threads share the work on a CPU. `words` are the vocabulary of new models that ask for
-    /// words. Random weights follow from `seed` and the model's name.
+/// A thread that has made its models.
+pub struct Started {
+    pub thread: PolicyThread,
+    pub facts: BTreeMap<String, ModelFacts>,
+    pub device: FoundDevice,
+}
+
+impl PolicyThread {
+    /// Starts the thread, and waits until it has made the models.
     ///
     /// # Errors
-    /// If a model can't be made or loaded: the first one that can't.
-    pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, hardware: impl Into<Hardware>) -> Result<Policy> {
+    /// If a model can't be made: the first one that can't.
+    pub fn start(models: &BTreeMap<String, ModelSettings>, words: &[String], seed: u64, hardware: Hardware) -> Result<Started> {
         let ((jobs, queue), (reads, read_queue)) = (unbounded::<PolicyJob>(), unbounded::<PolicyJob>());
-        let (ready, started) = bounded(1);
-        let (mut remotes, mut here) = (BTreeMap::new(), BTreeMap::new());
-        for (name, settings) in models {
-            match settings {
-                ModelSettings::Remote(settings) => drop(remotes.insert(name.clone(), Remote::new(name, settings)?)),
-                settings => drop(here.insert(name.clone(), settings.clone())),
-            }
-        }
-        // They load the model beside this process.
-        let mut starting = BTreeMap::new();
-        for (name, settings) in &here {
-            if let ModelSettings::Load(load) = settings {
-                starting.extend(StartedServers::begin(name, load, &flow_checkpoint::opened::base)?.map(|servers| (name.clone(), servers)));
-            }
-        }
-        let (words, hardware) = (words.to_vec(), hardware.into());
-        let pulse = Arc::new(Pulse::default());
+        let (ready, made) = bounded(1);
+        let (models, words, pulse) = (models.clone(), words.to_vec(), Arc::new(Pulse::default()));
         let beat = pulse.clone();
-        let serving = here.clone();
-        let body = move || {
-            let state = guarded(|| PolicyState::new(&here, &words, seed, hardware));
-            match state {
-                Err(error) => drop(ready.send(Err(error))),
-                Ok(state) => {
-                    let known = state.models().map(|(name, tokenizer, sizes)| (name.clone(), (tokenizer.clone(), sizes))).collect();
-                    drop(ready.send(Ok((known, state.device().clone(), state.acting()))));
-                    let state = Rc::new(RefCell::new(state));
-                    let (meanwhile, read, pulse) = (read_queue.clone(), state.clone(), beat.clone());
-                    at_pauses(move || {
-                        read.borrow().account();
-                        for job in meanwhile.try_iter() {
-                            pulse.unqueue();
-                            job(&read);
-                        }
-                    });
-                    let mut looked = Instant::now();
-                    loop {
-                        // Both queues end together, with the last handle.
-                        let job = select! {
-                            recv(queue) -> job => job.map(Some),
-                            recv(read_queue) -> job => job.map(Some),
-                            default(LOOK) => Ok(None),
-                        };
-                        let Ok(job) = job else { break };
-                        if let Some(job) = job {
-                            beat.unqueue();
-                            beat.begin();
-                            state.borrow().account();
-                            job(&state);
-                            beat.end();
-                        }
-                        if looked.elapsed() >= LOOK {
-                            looked = Instant::now();
-                            state.borrow().watch().unwrap_or_else(|why| beat.fail(why.to_string()));
-                        }
-                    }
-                }
+        let body = move || match guarded(|| PolicyState::new(&models, &words, seed, hardware)) {
+            Err(error) => drop(ready.send(Err(error))),
+            Ok(state) => {
+                drop(ready.send(Ok((state.facts(), state.device().clone()))));
+                work(state, &queue, &read_queue, &beat);
             }
         };
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
-        type Known = BTreeMap<String, (Arc<Tokenizer>, Sizes)>;
-        let (known, device, mut acting): (Known, _, BTreeMap<String, Act>) = started.recv().map_err(|_| PolicyError::Gone)??;
-        let mut served = BTreeMap::new();
-        for (name, (tokenizer, sizes)) in &known {
-            if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
-                let own = starting.get_mut(name).map(|servers| servers.ready(settings)).transpose()?;
-                let settings = own.as_ref().unwrap_or(settings);
-                served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes, pulse.clone())?);
-            }
-        }
-        apart(&served, &serving)?;
-        acting.retain(|name, _| !served.contains_key(name));
-        let mut tokenizers: BTreeMap<String, Arc<Tokenizer>> = known.into_iter().map(|(name, (tokenizer, _))| (name, tokenizer)).collect();
-        tokenizers.extend(remotes.iter().map(|(name, remote)| (name.clone(), remote.tokenizer().clone())));
-        Ok(Policy {
-            jobs,
-            reads,
-            tokenizers: Arc::new(tokenizers),
-            remotes: Arc::new(remotes),
-            served: Arc::new(served),
-            _started: Arc::new(starting.into_values().collect()),
-            pulse,
-            device,
-            acting: Arc::new(acting),
-            untrained: Arc::default(),
-            peers: None,
-        })
+        let (facts, device) = made.recv().map_err(|_| PolicyError::Gone)??;
+        Ok(Started { thread: PolicyThread { jobs, reads, pulse }, facts, device })
     }
 
-    /// The same policy, which writes the adapters that servers are to load into `folder`, in place of a folder that
-    /// goes with it.
-    pub fn exporting_into(self, folder: &Path) -> Policy {
-        self.served.values().for_each(|served| served.export_into(folder));
-        self
+    /// Runs `work` on the thread, after the jobs queued before it, and waits for its result.
+    pub fn run<T: Send + 'static>(&self, work: impl FnOnce(&RefCell<PolicyState>) -> Result<T> + Send + 'static) -> Result<T> {
+        self.send(&self.jobs, work)
     }
 
-    /// The same policy with models that nothing trains: the servers of a published model have its weights already.
-    pub fn untrained(self, models: BTreeSet<String>) -> Policy {
-        Policy { untrained: Arc::new(models), ..self }
-    }
-
-    /// The same policy, whose updates are made together with the same ones of other processes.
-    pub fn among(self, peers: Arc<dyn Peers>) -> Policy {
-        Policy { peers: Some(peers), ..self }
-    }
-
-    /// Runs `work` with `model` on the policy thread, after the jobs queued before it, and waits for its result.
-    fn ask<T: Send + 'static>(&self, model: &str, work: impl FnOnce(&mut PolicyState, &str) -> Result<T> + Send + 'static) -> Result<T> {
-        let model = model.to_string();
-        self.send(&self.jobs, move |state| work(&mut state.borrow_mut(), &model))
-    }
-
-    /// Runs `work`, which asks for a version of the weights of `model` that is there, at the next pause of whatever is
-    /// being done.
-    fn read<T: Send + 'static>(&self, model: &str, work: impl FnOnce(&PolicyState, &str) -> Result<T> + Send + 'static) -> Result<T> {
-        let model = model.to_string();
-        self.send(&self.reads, move |state| work(&state.borrow(), &model))
+    /// Runs `work`, which asks for a version of the weights that is there, at the next pause of whatever is being done.
+    pub fn read<T: Send + 'static>(&self, work: impl FnOnce(&PolicyState) -> Result<T> + Send + 'static) -> Result<T> {
+        self.send(&self.reads, move |state| work(&state.borrow()))
     }
 
     fn send<T: Send + 'static>(
@@ -191,274 +77,38 @@ impl Policy {
         queue.send(job).map_err(|_| PolicyError::Gone)?;
         answer.recv().map_err(|_| PolicyError::Gone)?
     }
-
-    /// Where the models are computed.
-    pub fn device(&self) -> &FoundDevice {
-        &self.device
-    }
-
-    /// Which weights act, by model for which `act` can say so.
-    pub fn acting(&self) -> &BTreeMap<String, Act> {
-        &self.acting
-    }
-
-    /// A model that acts row by row, which is slow on this processor.
-    pub fn slow(&self) -> Option<(&String, Act)> {
-        self.acting.iter().find(|(_, act)| act.asks() && !row_by_row_is_quick()).map(|(name, act)| (name, *act))
-    }
-
-    /// How busy the thread is, and how many jobs wait for it.
-    pub fn pulse(&self) -> Arc<Pulse> {
-        self.pulse.clone()
-    }
-
-    /// The vocabulary of `model`.
-    ///
-    /// # Errors
-    /// If there is no such model.
-    pub fn tokenizer(&self, model: &str) -> Result<Arc<Tokenizer>> {
-        self.tokenizers.get(model).cloned().ok_or_else(|| PolicyError::NoModel(model.into()))
-    }
-
-    /// That a critic reads the tokens that `model` writes.
-    ///
-    /// # Errors
-    /// If it doesn't, or there is no such model.
-    pub fn same_tokens(&self, model: &str, critic: &str) -> Result<()> {
-        if self.tokenizer(model)? == self.tokenizer(critic)? {
-            return Ok(());
-        }
-        Err(PolicyError::model(critic, ModelFault::RankVocabulary { policy: model.into() }))
-    }
-
-    /// Answers `requests` with version `version` of the weights, one reply a request, in order.
-    ///
-    /// # Errors
-    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
-    /// index.
-    pub fn generate(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<Vec<Reply>> {
-        let replies = self.answer(model, version, requests, sampling)?.replies;
-        replies.into_iter().enumerate().map(|(row, reply)| reply.map_err(|fault| PolicyError::Row { row, fault })).collect()
-    }
-
-    /// As [`Policy::generate`], and how many tokens it took. A request that a server gave no answer to has a fault in
-    /// place of its reply.
-    ///
-    /// # Errors
-    /// As [`Policy::generate`], and if a server answers no request at all.
-    pub fn answer(&self, model: &str, version: u64, requests: Vec<Request>, sampling: Sampling) -> Result<GenerationOutput> {
-        if let Some(remote) = self.remotes.get(model) {
-            return remote.answer(&requests, &sampling);
-        }
-        if let Some(served) = self.served.get(model) {
-            return served.answer(version, &requests, &sampling, |root, probe| self.export(model, version, root, probe));
-        }
-        self.read(model, move |state, model| state.model(model)?.generate(version, &requests, &sampling))
-    }
-
-    /// Whether servers generate for this model, in its own tokens.
-    pub fn served(&self, model: &str) -> bool {
-        self.served.contains_key(model)
-    }
-
-    /// Whether answers of this model come one by one, since servers generate them ([`Policy::begin`]).
-    pub fn streams(&self, model: &str) -> bool {
-        self.served.contains_key(model) || self.remotes.contains_key(model)
-    }
-
-    /// Begins a free answer of a model whose answers come one by one; `to` will be given it with its number.
-    ///
-    /// # Errors
-    /// As of [`Policy::answer`], before anything is sent.
-    pub fn begin(
-        &self,
-        (model, version): (&str, u64),
-        request: &Request,
-        sampling: &Sampling,
-        to: (usize, &Sender<Answered>),
-    ) -> Result<()> {
-        if let Some(remote) = self.remotes.get(model) {
-            remote.begin(request, sampling, to);
-            return Ok(());
-        }
-        let served = self.served.get(model).ok_or_else(|| PolicyError::NoModel(model.into()))?;
-        served.begin(version, request, sampling, to, |root, probe| self.export(model, version, root, probe))
-    }
-
-    /// Figures of the servers that generate for `model`, by name.
-    pub fn server_figures(&self, model: &str) -> Vec<(String, f64)> {
-        self.served.get(model).map(GenerationServer::figures).unwrap_or_default()
-    }
-
-    /// Writes the adapter of a version into a folder in `root`, and weighs the tokens of `probe` with it, from the
-    /// second one on.
-    fn export(&self, model: &str, version: u64, root: &Path, probe: &[u32]) -> Result<Exported> {
-        let root = root.to_path_buf();
-        let trained = !self.untrained.contains(model);
-        let row = Example { prompt: probe[..1].to_vec(), response: probe[1..].to_vec(), ..Example::default() };
-        self.read(model, move |state, model| {
-            let model = state.model(model)?;
-            let expected = model.logprobs(At::Version(version), &[row], None)?.concat();
-            Ok((model.export(version, &root, trained)?, expected))
-        })
-    }
-
-    /// Makes the next version of the weights from `rows`, whose order is part of the input: sort them. Among [`Peers`]
-    /// all must call it with the same rows and settings, and then have the same weights and the same report.
-    ///
-    /// # Errors
-    /// If a row or a setting makes no sense, or something computed isn't a number: then the weights stay as they were.
-    pub fn update(&self, model: &str, rows: Vec<Example>, settings: &UpdateSettings) -> Result<UpdateReport> {
-        let (model, settings) = (model.to_string(), settings.clone());
-        if let Some(peers) = &self.peers {
-            peers.begin(&model)?;
-        }
-        let shared = self.peers.clone();
-        // While it learns the state is only read, so that others may read it too.
-        let report = self.send(&self.jobs, move |state| {
-            let outcome = state.borrow().learn(&model, &rows, &settings, shared.as_deref())?;
-            state.borrow_mut().adopt(&model, outcome, settings.keep)
-        });
-        if let Some(peers) = &self.peers {
-            peers.end();
-        }
-        report
-    }
-
-    /// The log-probability of each response token under the newest weights, as an update computes it, at `temperature`
-    /// or each row at its own: one list a row.
-    ///
-    /// # Errors
-    /// If the model is a critic, or a row can't be read.
-    pub fn logprobs(&self, model: &str, rows: &[Example], temperature: Option<f32>) -> Result<Vec<Vec<f32>>> {
-        let rows = rows.to_vec();
-        self.ask(model, move |state, model| state.model(model)?.logprobs(At::Newest, &rows, temperature))
-    }
-
-    /// The log-probability of each response token under version `version` of the weights, over the whole vocabulary and
-    /// at temperature 1: one list a row, in nats. What rows begin with in common is read once.
-    ///
-    /// # Errors
-    /// If the model is a critic, the version isn't kept, or a row can't be read: [`PolicyError::Row`] with its index.
-    pub fn text_logprobs(&self, model: &str, version: u64, rows: Vec<Example>) -> Result<Vec<Vec<f32>>> {
-        self.read(model, move |state, model| state.model(model)?.logprobs(At::Version(version), &rows, None))
-    }
-
-    /// How likely version `version` of the weights finds each of the requests' choices: its log-probability, in nats,
-    /// at each token among the tokens that the choices allow there, at `temperature`.
-    ///
-    /// # Errors
-    /// If the model is a critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
-    /// index.
-    pub fn likelihoods(&self, model: &str, version: u64, requests: Vec<Request>, temperature: f64) -> Result<ChoiceScores> {
-        self.read(model, move |state, model| state.model(model)?.likelihoods(version, &requests, temperature))
-    }
-
-    /// The return that version `version` of a critic expects of each of the requests' choices: its value before the
-    /// choice's last token.
-    ///
-    /// # Errors
-    /// If the model is no critic, the version isn't kept, or a request can't be read: [`PolicyError::Row`] with its
-    /// index.
-    pub fn choice_values(&self, model: &str, version: u64, requests: Vec<Request>) -> Result<ChoiceScores> {
-        self.read(model, move |state, model| state.model(model)?.choice_values(version, &requests))
-    }
-
-    /// The log-probability of each response token under the reference of `model`: under `reference`, or under the model
-    /// as it was when the run began, at `temperature` or each row at its own. One list a row, in nats.
-    ///
-    /// # Errors
-    /// If a model is a critic, the two have different vocabularies, or a row can't be read.
-    pub fn reference_logprobs(
-        &self,
-        model: &str,
-        reference: Option<&str>,
-        rows: Vec<Example>,
-        temperature: Option<f32>,
-    ) -> Result<Vec<Vec<f32>>> {
-        let reference = reference.map(String::from);
-        self.read(model, move |state, model| state.reference_logprobs(model, reference.as_deref(), &rows, temperature))
-    }
-
-    /// The return that version `version` of a critic expects after each prompt and, where a row has a response, after
-    /// each of its tokens but the last: as many numbers as the response has tokens, at least one.
-    ///
-    /// # Errors
-    /// If the model is no critic, the version isn't kept, or a prompt can't be read.
-    pub fn values(&self, model: &str, version: u64, prompts: Vec<Example>) -> Result<Vec<Vec<f32>>> {
-        self.read(model, move |state, model| state.model(model)?.values(version, &prompts))
-    }
-
-    /// The vector of each text by the encoder called `model`: of length 1, so that the product of two is the cosine of
-    /// the angle between them. A vector depends on its text alone.
-    ///
-    /// # Errors
-    /// If there is no such encoder.
-    pub fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>> {
-        self.read(model, move |state, model| state.model(model)?.embed(&texts))
-    }
-
-    /// Writes the newest weights and the optimiser's moments into `folder`, which appears complete or not at all.
-    ///
-    /// # Errors
-    /// [`PolicyError::File`].
-    pub fn save(&self, model: &str, folder: &Path) -> Result<()> {
-        let folder = folder.to_path_buf();
-        self.ask(model, move |state, model| state.model(model)?.save(&folder))
-    }
-
-    /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are
-    /// dropped; the frozen start that a KL term compares with stays what it was.
-    ///
-    /// # Errors
-    /// [`PolicyError::File`] if the folder can't be read, or holds another model than this one.
-    pub fn load(&self, model: &str, folder: &Path) -> Result<u64> {
-        self.restore(model, &[folder.to_path_buf()])
-    }
-
-    /// As [`Policy::load`], with older versions beside the newest for nodes that still ask for them; oldest first.
-    pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64> {
-        self.forget(model);
-        let folders = folders.to_vec();
-        self.ask(model, move |state, model| state.model_mut(model)?.restore(&folders))
-    }
-
-    /// A version that is read from disk may differ from the one that the server has loaded.
-    fn forget(&self, model: &str) {
-        self.served.get(model).into_iter().for_each(GenerationServer::forget);
-    }
-
-    /// The versions that `generate` can use, oldest first.
-    pub fn versions(&self, model: &str) -> Result<Vec<u64>> {
-        self.ask(model, move |state, model| state.model(model)?.versions())
-    }
-
-    /// How many parameters of `model` are trained: all, or those of its adapter.
-    ///
-    /// # Errors
-    /// If there is no such model.
-    pub fn trained(&self, model: &str) -> Result<usize> {
-        self.ask(model, move |state, model| Ok(state.model(model)?.parameters()?.1))
-    }
-
-    /// How many parameters `model` has, its adapter's among them.
-    pub fn parameters(&self, model: &str) -> Result<usize> {
-        self.ask(model, move |state, model| Ok(state.model(model)?.parameters()?.0))
-    }
 }
 
-/// Refuses a server of two models if one of them replaces all the server's weights.
-fn apart(served: &BTreeMap<String, GenerationServer>, models: &BTreeMap<String, ModelSettings>) -> Result<()> {
-    let whole = |name: &str| matches!(models.get(name), Some(ModelSettings::Load(load)) if load.lora.is_none() && load.adapter.is_none());
-    for (name, own) in served.iter().filter(|(name, _)| whole(name)) {
-        let hosts: Vec<&str> = own.hosts().collect();
-        let twice = hosts.iter().enumerate().find(|(i, host)| hosts[..*i].contains(host)).map(|(_, host)| (name, *host));
-        let others = served.iter().filter(|(other, _)| *other != name);
-        let shared =
-            others.flat_map(|(other, servers)| servers.hosts().map(move |host| (other, host))).find(|(_, host)| hosts.contains(host));
-        if let Some((other, host)) = twice.or(shared) {
-            return Err(PolicyError::model(name, ModelFault::SharedServer { server: host.into(), other: other.clone() }));
+/// Does jobs until the last way to the thread is gone.
+fn work(state: PolicyState, queue: &Receiver<PolicyJob>, read_queue: &Receiver<PolicyJob>, beat: &Arc<Pulse>) {
+    let state = Rc::new(RefCell::new(state));
+    let (meanwhile, read, pulse) = (read_queue.clone(), state.clone(), beat.clone());
+    at_pauses(move || {
+        read.borrow().account();
+        for job in meanwhile.try_iter() {
+            pulse.unqueue();
+            job(&read);
+        }
+    });
+    let mut looked = Instant::now();
+    loop {
+        // Both queues end together, with the last handle.
+        let job = select! {
+            recv(queue) -> job => job.map(Some),
+            recv(read_queue) -> job => job.map(Some),
+            default(LOOK) => Ok(None),
+        };
+        let Ok(job) = job else { break };
+        if let Some(job) = job {
+            beat.unqueue();
+            beat.begin();
+            state.borrow().account();
+            job(&state);
+            beat.end();
+        }
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            state.borrow().watch().unwrap_or_else(|why| beat.fail(why.to_string()));
         }
     }
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Free answers, by `chat/completions`.
 
+use super::logprob;
+use super::remote::RunningModel;
 use super::server::ServerError;
-use super::{logprob, RunningModel};
 use flow_model::{Reply, Request, RowFault, Sampling, Unanswered};
 use serde_json::{json, Value};
 use std::sync::atomic::Ordering::Relaxed;

@@ -5,13 +5,15 @@
 //! another choice would always be likelier than that. A choice is drawn with the probability exp(score / temperature)
 //! over the sum of all.
 
+use super::logprob;
+use super::remote::{Remote, RunningModel};
 use super::server::ServerError;
-use super::{logprob, Remote, RunningModel};
 use flow_core::seed::{mix, Random};
 use flow_model::draw::draw;
-use flow_model::{Reply, Request, Result, RowFault, Sampling};
+use flow_model::{ModelFault, Reply, Request, Result, RowFault, Sampling};
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Closes a choice.
 const CLOSED: &str = "\n";
@@ -45,6 +47,21 @@ pub fn answer(remote: &Remote, requests: &[&Request], sampling: &Sampling) -> Re
         Ok(Reply { tokens, logprobs })
     };
     Ok(requests.iter().zip(&queries).map(reply).collect())
+}
+
+/// Before choices are ranked for the first time: whether the server can.
+pub fn can_rank(running: &RunningModel) -> Result<()> {
+    if running.ranks.load(Relaxed) {
+        return Ok(());
+    }
+    match score(running, "1 2 3", " 4") {
+        Ok(_) => {
+            running.ranks.store(true, Relaxed);
+            Ok(())
+        }
+        Err(ServerError::Refused(what) | ServerError::Gone(what)) => Err(running.server.fault(ModelFault::Server { what })),
+        Err(ServerError::Row(fault)) => Err(running.server.fault(ModelFault::CantRank { what: fault.to_string() })),
+    }
 }
 
 /// The log-probability of `choice`, closed, behind `prompt`.

@@ -3,13 +3,13 @@
 //! a server's own, which holds one version at a time. How servers are chosen, left out and asked back is the
 //! [`Fleet`]'s.
 
-use super::exported::Exported;
 use super::fleet::{Adapters, Fleet};
+use super::generator::{Export, Generator};
 use super::job::{Job, Question};
 use super::ranked::{choose, pairs, Pair};
 use super::replica::{Adapter, Replica};
-use super::ticket::{Answered, Ticket};
-use crossbeam_channel::{unbounded, Sender};
+use super::ticket::Ticket;
+use crossbeam_channel::unbounded;
 use flow_core::pulse::Pulse;
 use flow_model::{GenerationOutput, PolicyError, Reply, Request, Result, RowFault, Sampling, ServeSettings, Tally};
 use flow_model::{Session, Sizes};
@@ -43,39 +43,45 @@ impl GenerationServer {
         self.fleet.replicas.iter().map(|replica| replica.server.host())
     }
 
-    /// From now on adapters lie in `root`.
-    pub fn export_into(&self, root: &Path) {
-        *self.fleet.adapters.lock() = Adapters::new(root.into(), false);
-    }
-
-    /// Forgets what the servers have loaded, so that adapters are sent again.
-    pub fn forget(&self) {
-        self.fleet.adapters.lock().known.clear();
-        self.fleet.replicas.iter().for_each(Replica::forget);
-    }
-
-    /// Figures of the servers that take part: how far each is from the learner, as the mean difference of
-    /// log-probabilities in nats (`gap_HOST:PORT`), and the seconds that it took until all had the newest adapter, or
-    /// the newest whole weights (`adapter_seconds`).
-    pub fn figures(&self) -> Vec<(String, f64)> {
-        let replicas = self.fleet.replicas.iter().filter(|replica| replica.present());
-        let gaps = replicas.filter_map(|replica| Some((format!("gap_{}", replica.server.host()), replica.gap()?)));
-        gaps.chain(self.fleet.adapters.lock().seconds.map(|seconds| ("adapter_seconds".into(), seconds))).collect()
-    }
-
-    /// Answers `requests` with the weights of `version`, which `export` writes into a folder, and weighs a prompt with,
-    /// where the servers don't have them yet: one reply a request, in order.
-    ///
-    /// # Errors
-    /// [`PolicyError::Row`] if the model can't read a request; if no server takes part any more: what is wrong with
-    /// each.
-    pub fn answer(
+    /// Writes on where a reply is an open choice so far.
+    fn go_on(
         &self,
-        version: u64,
         requests: &[Request],
         sampling: &Sampling,
-        export: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
-    ) -> Result<GenerationOutput> {
+        adapter: &Arc<Adapter>,
+        replies: &mut [Result<Reply, RowFault>],
+        tokens: &mut Tally,
+    ) -> Result<()> {
+        let ends = self.fleet.tokenizer.ends();
+        let (to, answers) = unbounded();
+        for (number, (request, reply)) in requests.iter().zip(&*replies).enumerate() {
+            let Ok(begun) = reply else { continue };
+            if request.choices.is_empty() || begun.tokens.last().is_some_and(|last| ends.contains(last)) {
+                continue;
+            }
+            let most = request.longest(sampling).saturating_sub(begun.tokens.len());
+            let prompt = [&request.prompt[..], &begun.tokens].concat();
+            let rest = Request { prompt, choices: vec![], most: Some(most), ..request.clone() };
+            self.fleet.send(Job::new(Question::Write(rest, sampling.clone()), request.session, adapter, Ticket::new(number, &to)));
+        }
+        drop(to);
+        for (number, rest) in answers {
+            let rest = rest?;
+            let mut both = |mut begun: Reply, rest: Reply| {
+                tokens.served(requests[number].prompt.len() + begun.tokens.len(), rest.tokens.len());
+                begun.tokens.extend(rest.tokens);
+                begun.logprobs.extend(rest.logprobs);
+                begun
+            };
+            let begun = std::mem::replace(&mut replies[number], Ok(Reply::default()));
+            replies[number] = begun.and_then(|begun| rest.map(|rest| both(begun, rest)));
+        }
+        Ok(())
+    }
+}
+
+impl Generator for GenerationServer {
+    fn answer(&self, version: u64, requests: &[Request], sampling: &Sampling, export: Export) -> Result<GenerationOutput> {
         let fleet = &self.fleet;
         for (row, request) in requests.iter().enumerate() {
             fleet.check(request, sampling).map_err(|fault| PolicyError::Row { row, fault })?;
@@ -124,56 +130,8 @@ impl GenerationServer {
         Ok(GenerationOutput { replies, tokens })
     }
 
-    /// Writes on where a reply is an open choice so far.
-    fn go_on(
-        &self,
-        requests: &[Request],
-        sampling: &Sampling,
-        adapter: &Arc<Adapter>,
-        replies: &mut [Result<Reply, RowFault>],
-        tokens: &mut Tally,
-    ) -> Result<()> {
-        let ends = self.fleet.tokenizer.ends();
-        let (to, answers) = unbounded();
-        for (number, (request, reply)) in requests.iter().zip(&*replies).enumerate() {
-            let Ok(begun) = reply else { continue };
-            if request.choices.is_empty() || begun.tokens.last().is_some_and(|last| ends.contains(last)) {
-                continue;
-            }
-            let most = request.longest(sampling).saturating_sub(begun.tokens.len());
-            let prompt = [&request.prompt[..], &begun.tokens].concat();
-            let rest = Request { prompt, choices: vec![], most: Some(most), ..request.clone() };
-            self.fleet.send(Job::new(Question::Write(rest, sampling.clone()), request.session, adapter, Ticket::new(number, &to)));
-        }
-        drop(to);
-        for (number, rest) in answers {
-            let rest = rest?;
-            let mut both = |mut begun: Reply, rest: Reply| {
-                tokens.served(requests[number].prompt.len() + begun.tokens.len(), rest.tokens.len());
-                begun.tokens.extend(rest.tokens);
-                begun.logprobs.extend(rest.logprobs);
-                begun
-            };
-            let begun = std::mem::replace(&mut replies[number], Ok(Reply::default()));
-            replies[number] = begun.and_then(|begun| rest.map(|rest| both(begun, rest)));
-        }
-        Ok(())
-    }
-
-    /// Begins a free answer, which `to` will be given with `number`.
-    ///
-    /// # Errors
-    /// As of [`GenerationServer::answer`], where no server has the adapter.
-    pub fn begin(
-        &self,
-        version: u64,
-        request: &Request,
-        sampling: &Sampling,
-        (number, to): (usize, &Sender<Answered>),
-        export: impl FnOnce(&Path, &[u32]) -> Result<Exported>,
-    ) -> Result<()> {
+    fn begin(&self, version: u64, request: &Request, sampling: &Sampling, ticket: Ticket, export: Export) -> Result<()> {
         let fleet = &self.fleet;
-        let ticket = Ticket::new(number, to);
         if let Err(fault) = fleet.check(request, sampling) {
             ticket.answer(Ok(Err(fault)));
             return Ok(());
@@ -181,6 +139,28 @@ impl GenerationServer {
         let adapter = fleet.ready(version, export)?;
         fleet.send(Job::new(Question::Write(request.clone(), sampling.clone()), request.session, &adapter, ticket));
         Ok(())
+    }
+
+    fn own_tokens(&self) -> bool {
+        true
+    }
+
+    fn export_into(&self, root: &Path) {
+        *self.fleet.adapters.lock() = Adapters::new(root.into(), false);
+    }
+
+    fn forget(&self) {
+        self.fleet.adapters.lock().known.clear();
+        self.fleet.replicas.iter().for_each(Replica::forget);
+    }
+
+    /// Figures of the servers that take part: how far each is from the learner, as the mean difference of
+    /// log-probabilities in nats (`gap_HOST:PORT`), and the seconds that it took until all had the newest adapter, or
+    /// the newest whole weights (`adapter_seconds`).
+    fn figures(&self) -> Vec<(String, f64)> {
+        let replicas = self.fleet.replicas.iter().filter(|replica| replica.present());
+        let gaps = replicas.filter_map(|replica| Some((format!("gap_{}", replica.server.host()), replica.gap()?)));
+        gaps.chain(self.fleet.adapters.lock().seconds.map(|seconds| ("adapter_seconds".into(), seconds))).collect()
     }
 }
 

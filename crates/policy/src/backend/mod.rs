@@ -5,6 +5,7 @@
 mod encoder;
 #[cfg(feature = "torch")]
 mod local;
+mod remote;
 mod trained;
 
 #[cfg(feature = "torch")]
@@ -166,9 +167,9 @@ type Open = fn(&str, &ModelSettings, &Opening) -> Result<Option<Box<dyn Model>>>
 
 /// Who computes models, the first that takes a model's settings.
 #[cfg(feature = "torch")]
-const BACKENDS: &[Open] = &[encoder::open, trained::open, local::open];
+const BACKENDS: &[Open] = &[remote::open, encoder::open, trained::open, local::open];
 #[cfg(not(feature = "torch"))]
-const BACKENDS: &[Open] = &[trained::open, crate::without::open];
+const BACKENDS: &[Open] = &[remote::open, trained::open, crate::without::open];
 
 /// The model called `name`, as the pipeline describes it.
 ///

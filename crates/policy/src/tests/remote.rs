@@ -58,7 +58,8 @@ fn a_server_answers_as_a_model_here_would() {
     let expected = json!({ "model": "big", "messages": messages, "temperature": 0.5, "top_p": 1.0, "max_tokens": 9, "seed": 5, "logprobs": true,
         "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": 3, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0 });
     assert_eq!(body, expected);
-    assert!(matches!(policy.update("actor", vec![], &UpdateSettings::default()), Err(PolicyError::NoModel(_))));
+    let refused = policy.update("actor", vec![], &UpdateSettings::default()).unwrap_err().to_string();
+    assert!(refused.contains("a server runs it, which answers and does nothing else with it"), "{refused}");
 }
 
 /// OpenAI's own API refuses settings that it doesn't have: neutral ones are left out from then on, and any other is
