@@ -4,11 +4,11 @@ export LIBTORCH ?= $(CURDIR)/.libtorch/torch
 export DUCKDB_LIB_DIR ?= $(CURDIR)/.duckdb
 CARGO ?= cargo
 # Tests wait for libtorch, files and processes: own code that isn't optimised is built in nine minutes instead of thirteen.
-UNOPTIMISED := $(foreach p,flow flow-checkpoint flow-model flow-pipeline flow-policy flow-serve flow-study flow-text,--config profile.release.package.$p.opt-level=0)
+UNOPTIMISED := $(foreach p,flow flow-checkpoint flow-dataflow flow-model flow-pipeline flow-policy flow-rollout flow-serve flow-study flow-text,--config profile.release.package.$p.opt-level=0)
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text test-study wheel release watched test-python test-container test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
+.PHONY: run test test-checkpoint test-core test-credit test-dataflow test-env test-int8 test-log test-model test-pipeline test-rollout test-serve test-text test-study wheel release watched test-python test-container test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -24,8 +24,8 @@ test: test-python $(FETCH)
 	OMP_NUM_THREADS=1 $(CARGO) test --release $(UNOPTIMISED)
 
 # An edit of rows, a formula, an environment or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
-test-log: $(filter libduckdb,$(FETCH))
-test-checkpoint test-core test-credit test-env test-int8 test-log test-model test-pipeline test-serve test-text: test-%:
+test-dataflow test-log test-rollout: $(FETCH)
+test-checkpoint test-core test-credit test-dataflow test-env test-int8 test-log test-model test-pipeline test-rollout test-serve test-text: test-%:
 	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)
 
 # `flow study` without its runs: statistics, cells, pages.

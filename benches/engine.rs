@@ -3,11 +3,11 @@
 //!
 //! `cargo bench --bench engine`
 
-use flow::dataflow::journal::Journal;
-use flow::dataflow::run::{run, Plan};
-use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Failed, Place, Ports, Render, RenderOutside, Route};
 use flow_core::row;
+use flow_dataflow::journal::Journal;
+use flow_dataflow::run::{run, Plan};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{source, Context, Edge, Failed, Place, Ports, Render, RenderOutside, Route};
 use flow_pipeline::{Input, Node, Pipeline};
 use std::sync::Arc;
 use std::time::Instant;

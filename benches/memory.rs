@@ -6,14 +6,14 @@
 //! (`qualify row_number() over (...) <= 100`), at some of the iterations.
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
-use flow::dataflow::feed::{Feed, Feeds};
-use flow::dataflow::journal::Journal;
-use flow::dataflow::run::{run, Plan};
 use flow::ops;
 use flow_core::row;
 use flow_core::row::Name;
 use flow_core::seed::{mix, Random};
 use flow_credit::memory::{Entry, Library, Lookup, Order, Retrieval, WIDTH};
+use flow_dataflow::feed::{Feed, Feeds};
+use flow_dataflow::journal::Journal;
+use flow_dataflow::run::{run, Plan};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::hint::black_box;
@@ -130,7 +130,7 @@ fn changes() -> Result<()> {
     let commits = Arc::new(Mutex::new(Vec::new()));
     let recorder = commits.clone();
     let start = Instant::now();
-    let observer = Arc::new(move |committed: &flow::dataflow::journal::Committed| {
+    let observer = Arc::new(move |committed: &flow_dataflow::journal::Committed| {
         let count = |name: &str| committed.figures.get("memory").and_then(|figures| figures.get(name)).copied().unwrap_or(0.0);
         let entry = (start.elapsed().as_secs_f64(), count("added"), count("removed"));
         recorder.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(entry);

@@ -6,13 +6,13 @@
 
 use arrow::array::{ArrayRef, ListBuilder, RecordBatch, StringArray, UInt32Array, UInt64Array, UInt64Builder};
 use arrow::datatypes::{DataType, Field};
-use flow::rollout::clustering::{Compare, ObservationClusters};
-use flow::rollout::context::{ContextSource, MemoryRecall, MemorySettings, Moment};
-use flow::rollout::episode::EpisodeStart;
-use flow::rollout::points::{Pointer, Points};
 use flow_core::row::{self, Name};
 use flow_core::seed::Random;
 use flow_credit::memory::{self, Change, Entry};
+use flow_rollout::clustering::{Compare, ObservationClusters};
+use flow_rollout::context::{ContextSource, MemoryRecall, MemorySettings, Moment};
+use flow_rollout::episode::EpisodeStart;
+use flow_rollout::points::{Pointer, Points};
 use flow_text::Tokenizer;
 use std::error::Error;
 use std::hint::black_box;

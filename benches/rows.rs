@@ -11,12 +11,12 @@
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, ListArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field};
-use flow::dataflow::feed::Feed;
-use flow::dataflow::journal::{Journal, Observer};
-use flow::dataflow::run::{run, Plan};
 use flow::ops;
 use flow_core::row;
 use flow_core::seed::{mix, Random};
+use flow_dataflow::feed::Feed;
+use flow_dataflow::journal::{Journal, Observer};
+use flow_dataflow::run::{run, Plan};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeSet;
 use std::error::Error;

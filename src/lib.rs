@@ -6,7 +6,8 @@
 //! A pipeline is text until [`flow_pipeline::parse`] has held it against the operator table ([`ops::catalog`]):
 //!
 //! ```
-//! use flow::{dataflow, ops};
+//! use flow::ops;
+//! use flow_dataflow as dataflow;
 //! use flow_model::ModelSettings;
 //! use flow_policy::Policy;
 //!
@@ -46,10 +47,9 @@
 //!
 //! # Where things are
 //!
-//! Arrows go down only: [`cli`] -> [`ops`] -> {[`rollout`], [`dataflow`]}; below are the packages in `crates`,
-//! each with a sentence in its README. One operator is one file in [`ops`] and one line in
-//! [`ops::TABLE`]; an environment knows no policy, credit knows no graph, [`rollout`] brings the two together and knows
-//! no timely, and only [`dataflow`] knows how iterations overlap.
+//! Arrows go down only: [`cli`] -> [`ops`] -> the packages in `crates`, each with a sentence in its README. One operator
+//! is one file in [`ops`] and one line in [`ops::TABLE`]; an environment knows no policy, credit knows no graph,
+//! [`flow_rollout`] brings the two together and knows no timely, and only [`flow_dataflow`] knows how iterations overlap.
 //!
 //! # What is guaranteed
 //!
@@ -73,6 +73,4 @@
 //!   whatever order threads come (the gradients of `index_select` and of attention, and `index_add` in GSPO's ratio).
 //!   What is promised there is that from the same rows the same advantages come out.
 pub mod cli;
-pub mod dataflow;
 pub mod ops;
-pub mod rollout;

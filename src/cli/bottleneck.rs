@@ -195,7 +195,7 @@ impl Case<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataflow::figures::Figures;
+    use flow_dataflow::figures::Figures;
 
     /// A pipeline on `models: { actor: ... }` with tasks of an environment and an agent of these settings.
     fn pipeline(model: &str, tasks: &str, agent: &str) -> String {

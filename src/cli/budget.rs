@@ -1,8 +1,8 @@
 //! `--budget`: a run ends in good order once its committed iterations have used so many tokens.
 
 use super::error::{Error, Result};
-use crate::dataflow::figures::Figures;
 use crate::ops::episodes::tokens::{COMPUTED, COUNTED, TRAINED};
+use flow_dataflow::figures::Figures;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a run may use, and has used so far.

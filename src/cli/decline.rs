@@ -6,7 +6,7 @@
 //! few standard errors.
 
 use super::series::{Series, Span, Stretch};
-use crate::dataflow::figures::Figures;
+use flow_dataflow::figures::Figures;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The nodes whose figures say how a training goes.

@@ -1,16 +1,16 @@
 //! Why a verb could not do its work. Errors keep their type up to here and become text once, in [`super::main`].
 
 use super::colours::RED;
-use crate::dataflow::cluster::ClusterError;
-use crate::dataflow::Failure;
-use crate::rollout::error::RolloutError;
 use flow_core::printable::{printable, shortened};
 use flow_core::row::lines::Mistakes;
 use flow_core::row::RowError;
+use flow_dataflow::cluster::ClusterError;
+use flow_dataflow::Failure;
 use flow_env::EnvError;
 use flow_log::LogError;
 use flow_model::PolicyError;
 use flow_pipeline::Diagnostics;
+use flow_rollout::error::RolloutError;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -8,9 +8,9 @@ use super::models;
 use super::output::CommandResult;
 use super::run_identity::{same, RunStart};
 use super::session::journal_of;
-use crate::dataflow::cluster::{Cluster, Hosts, Meanwhile};
-use crate::dataflow::run::{run, Plan};
 use crate::ops;
+use flow_dataflow::cluster::{Cluster, Hosts, Meanwhile};
+use flow_dataflow::run::{run, Plan};
 use flow_pipeline::Pipeline;
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! Processes of flow that another one starts for itself: they end with it, also where it is killed.
 
-use crate::dataflow::cluster::end::end_process;
+use flow_dataflow::cluster::end::end_process;
 use rustix::process::{getppid, Pid};
 use std::process::Command;
 

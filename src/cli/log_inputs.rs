@@ -1,10 +1,10 @@
 //! What nodes made before the iteration that a run resumes with, for the delayed edges that read it.
 
 use super::error::{Error, Result};
-use crate::dataflow::feed::{self, Feed, Feeds};
 use crate::ops;
 use arrow::array::{RecordBatch, UInt64Array};
 use flow_core::row::{self, RowError};
+use flow_dataflow::feed::{self, Feed, Feeds};
 use flow_log::Manifest;
 use flow_pipeline::{Node, Pipeline, Role};
 use std::sync::Arc;

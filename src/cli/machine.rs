@@ -3,9 +3,9 @@
 
 use super::error::{Error, Result};
 use super::output::OutputFormat;
-use crate::dataflow::cluster::Hosts;
 use clap::Args;
 use flow_core::files;
+use flow_dataflow::cluster::Hosts;
 use flow_policy::{DeviceChoice, Hardware};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -69,9 +69,9 @@ mod verify;
 mod view;
 mod vocabularies;
 
-use crate::dataflow::cluster::end::end_process;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use flow_dataflow::cluster::end::end_process;
 use std::ffi::OsString;
 use std::process::ExitCode;
 

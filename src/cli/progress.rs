@@ -3,8 +3,8 @@
 use super::bottleneck;
 use super::decline::{Decline, Watched};
 use super::output::warn;
-use crate::dataflow::figures::Figures;
-use crate::dataflow::journal::Committed;
+use flow_dataflow::figures::Figures;
+use flow_dataflow::journal::Committed;
 use flow_log::TimeShares;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;

@@ -8,9 +8,9 @@ use super::models;
 use super::output::{finish, warn, CommandResult};
 use super::session::TrainingSession;
 use super::source::{reduced, ReplaySource};
-use crate::dataflow::feed::Feeds;
 use crate::ops;
 use clap::Args;
+use flow_dataflow::feed::Feeds;
 use flow_log::{Lock, Status};
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! What the processes of one run exchange before it begins.
 
-use crate::dataflow::cluster::{Hosts, RunIdentity};
+use flow_dataflow::cluster::{Hosts, RunIdentity};
 use flow_pipeline::Pipeline;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

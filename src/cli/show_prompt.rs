@@ -2,14 +2,14 @@
 
 use super::error::{Error, Result};
 use crate::ops;
-use crate::rollout::agent::Agent;
-use crate::rollout::prompt::{self, Situation};
 use flow_core::files;
 use flow_core::printable::printable;
 use flow_env::process::Programs;
 use flow_env::{TrainingTasks, Worlds};
 use flow_model::TemplateVariables;
 use flow_pipeline::{Node, Pipeline};
+use flow_rollout::agent::Agent;
+use flow_rollout::prompt::{self, Situation};
 use flow_text::{Message, Tokenizer};
 use serde::Deserialize;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::error::{Error, Result};
 use super::models::{learners, starts, Starts};
-use crate::dataflow::feed::{self, Feeds};
 use crate::ops;
+use flow_dataflow::feed::{self, Feeds};
 use flow_log::{Manifest, NodeInfo, Replays, Run};
 use flow_pipeline::{Node, Pipeline, Role, LOOP};
 use std::collections::{BTreeMap, BTreeSet};

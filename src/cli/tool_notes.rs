@@ -2,9 +2,9 @@
 
 use super::model_check::tokenizer;
 use crate::ops;
-use crate::rollout::tools::ToolForm;
 use flow_env::process::ProcessSettings;
 use flow_pipeline::{Node, Pipeline};
+use flow_rollout::tools::ToolForm;
 use flow_text::Tokenizer;
 use std::sync::Arc;
 

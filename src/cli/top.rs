@@ -3,9 +3,9 @@
 use super::error::Result;
 use super::output::{finish, raw, CommandResult, OutputFormat};
 use super::tokens::TokenCounts;
-use crate::dataflow::status::{Activity, NodeActivity, NodeState, PolicyActivity, STATUS};
 use clap::Args;
 use flow_core::printable::printable;
+use flow_dataflow::status::{Activity, NodeActivity, NodeState, PolicyActivity, STATUS};
 use flow_log::{Lock, Manifest, Status};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;

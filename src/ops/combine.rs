@@ -4,9 +4,9 @@
 use super::advantage::of_tokens;
 use super::checks::upstream::upstream;
 use super::operator::{settings, Hooks, Operator, Settings};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_credit::rows::{combine, Over};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_pipeline::{Carries, Input, Mistake, Node, Pipeline, Port, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

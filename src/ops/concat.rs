@@ -2,9 +2,9 @@
 //! since no task is in two of them, and one update learns from all.
 
 use super::operator::{Hooks, Operator, Settings};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_core::row::NAME;
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_pipeline::{Carries, Mistake, Node, Pipeline, Port, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

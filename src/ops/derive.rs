@@ -4,10 +4,10 @@
 
 use super::memories::buckets::unlogged;
 use super::operator::{must, port, settings, Hooks, Operator, Settings};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
 use flow_core::row::{self, Kind, View, LAST, NAME};
 use flow_credit::rows::{rejoin, LastValues};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
 use flow_log::Expressions;
 use flow_pipeline::{Carries, Mistake, Need, Node, Pipeline, Port, Role, With};
 use schemars::JsonSchema;

@@ -5,15 +5,15 @@
 use super::checks::agents;
 use super::episodes::{figures, tokens};
 use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::rollout::extraction::{ExtractionSettings, Extractor};
-use crate::rollout::record::COLUMNS;
-use crate::rollout::{question, transcript};
 use flow_core::row;
 use flow_core::seed::{mix, text};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_model::Tally;
 use flow_pipeline::{Mistake, Node, Pipeline, Port, Role, With};
+use flow_rollout::extraction::{ExtractionSettings, Extractor};
+use flow_rollout::record::COLUMNS;
+use flow_rollout::{question, transcript};
 use timely::dataflow::Scope;
 
 /// What the table has of it.

@@ -8,12 +8,12 @@
 //! anchor is the word reflection).
 
 use super::operator::{must, settings, Hooks, Operator, Settings};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use arrow::array::RecordBatch;
 use flow_core::row::{self, Kind, RowError};
 use flow_credit::rows::{mark, measure, split, EarlyTurns};
 use flow_credit::Similar;
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use flow_pipeline::{Mistake, Need, Node, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

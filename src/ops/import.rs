@@ -2,7 +2,7 @@
 //! replayed and never played.
 
 use super::operator::{Hooks, Operator, Settings};
-use crate::dataflow::{Context, Edge, Failed, Ports};
+use flow_dataflow::{Context, Edge, Failed, Ports};
 use flow_pipeline::{Mistake, Node, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

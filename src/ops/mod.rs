@@ -45,17 +45,17 @@ pub use rollout::{chooses_tasks, samples};
 pub use tasks::drawn as game;
 pub use tasks::Draw;
 
-use crate::dataflow::Render;
-use crate::rollout::action::Decode;
-use crate::rollout::agent::{Agent, PromptLayout};
-use crate::rollout::context::PassageSlot;
-use crate::rollout::player::Play;
 use checks::foreign_weights::{self, unconnected};
 use checks::{acting, by_name, heads, served, shared, tinker, update_order};
 use flow_core::row;
+use flow_dataflow::Render;
 use flow_env::process::Programs;
 use flow_model::ModelSettings;
 use flow_pipeline::{Catalog, Code, Mistake, Node, Pipeline, Role};
+use flow_rollout::action::Decode;
+use flow_rollout::agent::{Agent, PromptLayout};
+use flow_rollout::context::PassageSlot;
+use flow_rollout::player::Play;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! The description of an operator. Everything else reads this, and knows no operator by its name.
 
-use crate::dataflow::{Edge, Failed, Ports, Render, RenderInside, RenderOutside};
 use arrow::array::RecordBatch;
+use flow_dataflow::{Edge, Failed, Ports, Render, RenderInside, RenderOutside};
 use flow_env::Game;
 use flow_pipeline::{Carries, Mistake, Need, Node, OperatorSpec, Pipeline, Port, ReadSettings, Role, With};
 use schemars::JsonSchema;

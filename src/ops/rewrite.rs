@@ -3,14 +3,14 @@
 
 use super::checks::templates;
 use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use crate::rollout::row_text::RowText;
 use arrow::array::{ArrayRef, Float32Array, StringArray};
 use flow_core::defaults::yes;
 use flow_core::row::{f32_lists, u32_lists, View, NAME};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_model::PolicyError;
 use flow_pipeline::{Mistake, Need, Node, Port, Role, With};
+use flow_rollout::row_text::RowText;
 use flow_text::Tokenizer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

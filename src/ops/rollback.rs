@@ -3,13 +3,13 @@
 //! examples of it.
 
 use super::operator::{must, Hooks, Operator, Settings};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
-use crate::rollout::rollback::{rollbacks, NEEDS};
 use arrow::array::{ArrayRef, StringArray};
 use flow_core::row::View;
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use flow_env::Worlds;
 use flow_pipeline::{Node, Port, Role};
+use flow_rollout::rollback::{rollbacks, NEEDS};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

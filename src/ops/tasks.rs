@@ -2,9 +2,9 @@
 //! the iteration alone, and never meet those of the frozen panels.
 
 use super::operator::{schema, settings, Hooks, Operator, Settings};
-use crate::dataflow::{source, Context, Edge, Failed, Ports};
 use arrow::array::{StringArray, UInt64Array};
 use flow_core::row;
+use flow_dataflow::{source, Context, Edge, Failed, Ports};
 use flow_env::process::Programs;
 use flow_env::{EnvironmentKind, Game, TrainingTasks};
 use flow_pipeline::{Mistake, Node, Pipeline, Role, With};

@@ -4,11 +4,11 @@
 use super::episodes::inputs::newest;
 use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use arrow::array::{ArrayRef, Float32Array};
 use arrow::datatypes::UInt32Type;
 use flow_core::row::{f32_lists, View};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_model::Example;
 use flow_pipeline::{Delay, Need, Node, Port, Role, With};
 use schemars::JsonSchema;

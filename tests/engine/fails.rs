@@ -2,13 +2,13 @@
 //! and the iteration, and the error is the one that the node met.
 
 use arrow::array::RecordBatch;
-use flow::dataflow::run::{run, Plan};
-use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
-use flow::dataflow::{
+use flow_core::row::{self, RowError};
+use flow_dataflow::run::{run, Plan};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
+use flow_dataflow::{
     source, Attempt, Context, Edge, Failed, Failure, Inner, InnerPorts, Panicked, Place, Ports, Render, RenderOutside, Route, ThreadGone,
 };
-use flow_core::row::{self, RowError};
 use flow_pipeline::{Body, Input, Node, Pipeline, Until, With, LOOP};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

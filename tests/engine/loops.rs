@@ -1,9 +1,9 @@
 //! Inside a loop no trial waits for another.
 
-use flow::dataflow::run::{run, Plan};
-use flow::dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
-use flow::dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Ports, Render, RenderOutside, Route};
 use flow_core::row;
+use flow_dataflow::run::{run, Plan};
+use flow_dataflow::streaming::{streaming, InputPiece, OutputPiece, Streaming, StreamingInputs};
+use flow_dataflow::{source, Attempt, Context, Edge, Failed, Inner, InnerPorts, Ports, Render, RenderOutside, Route};
 use flow_pipeline::{Body, Input, Node, Pipeline, Until, LOOP};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

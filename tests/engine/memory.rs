@@ -2,13 +2,13 @@
 //! resumption.
 
 use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use flow::dataflow::feed::{Feed, Feeds};
-use flow::dataflow::run::{run, Plan};
-use flow::dataflow::Sink;
 use flow::ops;
 use flow_core::row;
 use flow_core::row::Name;
 use flow_credit::memory::{words, Change};
+use flow_dataflow::feed::{Feed, Feeds};
+use flow_dataflow::run::{run, Plan};
+use flow_dataflow::Sink;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! No run waits for ever: one in which nothing moves ends, and says who holds what and for whom.
 
-use flow::dataflow::edge::RowBatch;
-use flow::dataflow::run::{run, Plan};
-use flow::dataflow::stage::{stage, Stage};
-use flow::dataflow::{source, Context, Edge, Failed, Failure, Place, Ports, Render, RenderOutside, Route};
 use flow_core::row;
+use flow_dataflow::edge::RowBatch;
+use flow_dataflow::run::{run, Plan};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{source, Context, Edge, Failed, Failure, Place, Ports, Render, RenderOutside, Route};
 use flow_pipeline::{Input, Node, Pipeline};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The folder of the program, and those of the packages, with the name that code gives them.
-const ROOTS: [(&str, Option<&str>); 13] = [
+const ROOTS: [(&str, Option<&str>); 15] = [
     ("src", None),
     ("crates/checkpoint/src", Some("flow_checkpoint")),
     ("crates/core/src", Some("flow_core")),
     ("crates/credit/src", Some("flow_credit")),
+    ("crates/dataflow/src", Some("flow_dataflow")),
     ("crates/env/src", Some("flow_env")),
     ("crates/int8/src", Some("flow_int8")),
     ("crates/log/src", Some("flow_log")),
     ("crates/model/src", Some("flow_model")),
     ("crates/pipeline/src", Some("flow_pipeline")),
     ("crates/policy/src", Some("flow_policy")),
+    ("crates/rollout/src", Some("flow_rollout")),
     ("crates/serve/src", Some("flow_serve")),
     ("crates/text/src", Some("flow_text")),
     ("papers/tool/src", Some("flow_study")),
@@ -23,18 +25,18 @@ const ROOTS: [(&str, Option<&str>); 13] = [
 
 /// The folders of `src` from the top down. A folder may know the floors below it, and none beside it or above. Between
 /// packages the compiler keeps the walls.
-const FLOORS: [&[&str]; 4] = [&["main"], &["cli"], &["ops"], &["rollout", "dataflow"]];
+const FLOORS: [&[&str]; 3] = [&["main"], &["cli"], &["ops"]];
 
 /// Libraries that one folder or package (or two) alone may know, by the names of their crates.
 const LIBRARIES: [(&[&str], &[&str]); 11] = [
-    (&["timely"], &["dataflow", "ops"]),
-    (&["differential_dataflow"], &["dataflow"]),
+    (&["timely"], &["flow_dataflow", "ops"]),
+    (&["differential_dataflow"], &["flow_dataflow"]),
     (&["tch", "torch"], &["flow_policy"]),
     (&["parquet", "duckdb"], &["flow_log"]),
     (&["serde_yaml"], &["flow_pipeline"]),
     (&["tokenizers"], &["flow_text"]),
     (&["ureq"], &["flow_serve"]),
-    (&["minijinja"], &["flow_text", "rollout"]),
+    (&["minijinja"], &["flow_text", "flow_rollout"]),
     (&["axum", "indicatif", "tokio"], &["cli"]),
     (&["clap"], &["cli", "flow_study"]),
     (&["plotters"], &["flow_study"]),
@@ -172,9 +174,9 @@ fn a_library_is_known_where_it_is_at_home() {
 /// The reader itself is held to what it should see.
 #[test]
 fn imports_are_read_whole() {
-    let code = "use crate::ops::{self, Kind};\nuse crate::{rollout, dataflow::{Context, cli}, main as s};\nfn f() { flow_env::make(); }";
-    assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["dataflow", "main", "ops", "rollout"]);
-    assert!(wrong("rollout", "dataflow") && wrong("dataflow", "ops") && !wrong("ops", "rollout") && !wrong("cli", "cli"));
+    let code = "use crate::ops::{self, Kind};\nuse crate::{left, right::{Context, cli}, main as s};\nfn f() { flow_env::make(); }";
+    assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["left", "main", "ops", "right"]);
+    assert!(wrong("ops", "cli") && wrong("cli", "main") && !wrong("cli", "ops") && !wrong("cli", "cli"));
 }
 
 /// The paths of an import: those in braces written out.
@@ -242,7 +244,7 @@ fn reached<'a>(from: &'a str, imports: &'a BTreeMap<String, BTreeSet<String>>) -
 /// A file that all files of a folder import needs none of them: a reader can begin at the bottom.
 #[test]
 fn files_know_one_another_in_no_circle() {
-    let folders = ["cli", "rollout", "dataflow"].map(|folder| (format!("src/{folder}"), format!("crate::{folder}")));
+    let folders = ["cli"].map(|folder| (format!("src/{folder}"), format!("crate::{folder}")));
     let packages = ROOTS[1..].iter().map(|(root, _)| (root.to_string(), "crate".to_owned()));
     let (mut arrows, mut circles) = (0, Vec::new());
     for (root, top) in folders.into_iter().chain(packages) {
@@ -260,18 +262,20 @@ fn files_know_one_another_in_no_circle() {
 }
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
-const BUDGETS: [(&str, usize); 13] = [
-    ("src", 25_780),
+const BUDGETS: [(&str, usize); 15] = [
+    ("src", 18_300),
     ("crates/checkpoint/src", 950),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
+    ("crates/dataflow/src", 2_900),
     ("crates/env/src", 4_500),
     ("crates/int8/src", 3_080),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_530),
     ("crates/pipeline/src", 3_500),
-    ("crates/policy/src", 7_570),
-    ("crates/serve/src", 1_880),
+    ("crates/policy/src", 7_610),
+    ("crates/rollout/src", 4_670),
+    ("crates/serve/src", 1_900),
     ("crates/text/src", 1_300),
     ("papers/tool/src", 1_950),
 ];

@@ -1,4 +1,4 @@
-//! The servers that generate for a run's models: those that are called, and those that this process starts.
+//! The servers that generate for a run's models: running ones, and servers that this process starts.
 
 use crate::state::ModelFacts;
 use flow_core::pulse::Pulse;
@@ -18,7 +18,7 @@ pub fn start(models: &BTreeMap<String, ModelSettings>) -> Result<BTreeMap<String
     Ok(starting)
 }
 
-/// The servers of each model that has some, once those which this process starts answer.
+/// The servers of each model that has some, once the ones that this process starts answer.
 pub fn connect(
     models: &BTreeMap<String, ModelSettings>,
     facts: &BTreeMap<String, ModelFacts>,

@@ -81,7 +81,7 @@ impl PolicyState {
         &self.device
     }
 
-    /// What the threads beside this one are told of the models that read and write tokens.
+    /// The facts on the models that read and write tokens, for the threads beside this one.
     pub fn facts(&self) -> BTreeMap<String, ModelFacts> {
         let facts = |(name, model): (&String, &Box<dyn Model>)| {
             let (tokenizer, sizes) = model.described()?;

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Writes the weights that are asked for into a folder, and weighs a prompt with them.
 pub type Export<'a> = &'a mut dyn FnMut(&Path, &[u32]) -> Result<Exported>;
 
-/// Servers that generate for a model. Their callers wait for them, and nobody else does.
+/// Servers that generate for a model. Only their callers wait for them.
 pub trait Generator: Send + Sync {
     /// Answers `requests` with the weights of `version`, one reply a request, in order. `export` is called where the
     /// servers don't have these weights yet.

@@ -1,9 +1,6 @@
 //! Which logged turns are audited: those whose weights are still there, drawn by a rule that follows from a seed alone.
 
 use crate::cli::error::{Error, Result};
-use crate::rollout::continuation::Origin;
-use crate::rollout::past_turns::Past;
-use crate::rollout::tree::Ways;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, Float64Type, UInt32Type, UInt64Type};
@@ -12,6 +9,9 @@ use flow_core::row::{self, Kind};
 use flow_core::seed::{mix, text, Random};
 use flow_log::sql::{literal, quoted};
 use flow_log::{QueryResult, Run, SavedWeights};
+use flow_rollout::continuation::Origin;
+use flow_rollout::past_turns::Past;
+use flow_rollout::tree::Ways;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -6,8 +6,6 @@ use super::play::{against, mean, Tried};
 use super::recall::{changed, Memories, WAYS};
 use super::source::Source;
 use crate::cli::error::{Error, Result};
-use crate::rollout::continuation::{play_on, Continuation};
-use crate::rollout::sampler::Sampler;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt32Type, UInt64Type};
@@ -15,6 +13,8 @@ use flow_core::row::{self, Kind};
 use flow_core::seed::{mix, Random};
 use flow_log::sql::{literal, quoted};
 use flow_policy::Policy;
+use flow_rollout::continuation::{play_on, Continuation};
+use flow_rollout::sampler::Sampler;
 
 /// An episode whose first prompt held entries, and one of these; or one that had notes on earlier attempts.
 pub struct Told {

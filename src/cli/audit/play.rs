@@ -2,11 +2,11 @@
 
 use super::draw::{Restored, Turn};
 use crate::cli::error::Result;
-use crate::rollout::continuation::{play_on, Continuation, Earned};
-use crate::rollout::sampler::Sampler;
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use flow_core::seed::mix;
 use flow_model::OPEN;
+use flow_rollout::continuation::{play_on, Continuation, Earned};
+use flow_rollout::sampler::Sampler;
 use std::sync::Arc;
 
 /// A row of the table `audit`: an answer that was tried at a turn, or the policy's own draws there.

@@ -4,14 +4,14 @@
 use super::source::Source;
 use crate::cli::error::{Error, Result};
 use crate::cli::log_inputs;
-use crate::dataflow::feed::Feed;
 use crate::ops;
-use crate::rollout::context::ContextSource;
 use arrow::array::RecordBatch;
 use flow_core::seed::Random;
 use flow_credit::memory::{table, Change, Entry};
+use flow_dataflow::feed::Feed;
 use flow_pipeline::Node;
 use flow_policy::Policy;
+use flow_rollout::context::ContextSource;
 use std::collections::BTreeMap;
 
 /// What is played in place of the episode that was logged; in each but the first the memory is another one.

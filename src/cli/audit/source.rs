@@ -2,12 +2,12 @@
 
 use crate::cli::error::{Error, Result};
 use crate::ops;
-use crate::rollout::context::SourceSettings;
-use crate::rollout::player::Play;
-use crate::rollout::retry::RetryPolicy;
 use flow_log::{Manifest, Run, SavedWeights};
 use flow_pipeline::Pipeline;
 use flow_policy::Policy;
+use flow_rollout::context::SourceSettings;
+use flow_rollout::player::Play;
+use flow_rollout::retry::RetryPolicy;
 use std::collections::BTreeMap;
 use std::path::Path;
 

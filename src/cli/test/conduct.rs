@@ -3,13 +3,13 @@
 use super::compare::{compare, RowComparison};
 use crate::cli::error::{Error, Result};
 use crate::cli::models;
-use crate::dataflow::feed::{Feed, Feeds};
-use crate::dataflow::run::{run, Plan};
-use crate::dataflow::Sink;
 use crate::ops;
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use flow_core::row::{self, lines, lines::Line};
+use flow_dataflow::feed::{Feed, Feeds};
+use flow_dataflow::run::{run, Plan};
+use flow_dataflow::Sink;
 use flow_pipeline::{Catalog, Needed, Pipeline, Test};
 use flow_policy::{DeviceChoice, Hardware};
 use std::collections::{BTreeMap, BTreeSet};

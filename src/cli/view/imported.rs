@@ -3,8 +3,8 @@
 use super::runs::holds_runs;
 use crate::cli::error::{Error, Result};
 use crate::cli::import::ImportArgs;
-use crate::dataflow::cluster::end::end_process;
 use flow_core::files::{passing_prefix, remove_lost};
+use flow_dataflow::cluster::end::end_process;
 use flow_log::Run;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;

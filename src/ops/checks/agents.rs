@@ -3,14 +3,14 @@
 
 use super::{branches, by_name, critics};
 use crate::ops::memories::reading;
-use crate::rollout::action::Decode;
-use crate::rollout::agent::{Agent, PromptLayout};
-use crate::rollout::context::{PassageSlot, RecallTime};
-use crate::rollout::settings::Actor;
-use crate::rollout::tags::{self, ACTION};
-use crate::rollout::template::{PromptTemplates, TemplateError};
-use crate::rollout::{prompt, question};
 use flow_pipeline::{Mistake, Node, Pipeline};
+use flow_rollout::action::Decode;
+use flow_rollout::agent::{Agent, PromptLayout};
+use flow_rollout::context::{PassageSlot, RecallTime};
+use flow_rollout::settings::Actor;
+use flow_rollout::tags::{self, ACTION};
+use flow_rollout::template::{PromptTemplates, TemplateError};
+use flow_rollout::{prompt, question};
 
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Mistake> {
@@ -78,7 +78,7 @@ pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
 pub fn words(node: &Node, agent: &Agent) -> Result<Vec<String>, Mistake> {
     let own = prompt::own_words(agent).map_err(|error| template(node, &["agent", "prompt"], &error))?;
     let marks = agent.parts().flat_map(|part| [tags::open(&part.tag), tags::close(&part.tag)]);
-    Ok(own.into_iter().chain(marks).chain(crate::rollout::branches::words(agent)).collect())
+    Ok(own.into_iter().chain(marks).chain(flow_rollout::branches::words(agent)).collect())
 }
 
 /// The reflection prompt of an agent whose settings are at this path in the node's.

@@ -4,9 +4,9 @@
 use super::remote::remote;
 use super::upstream::upstream;
 use crate::ops::is;
-use crate::rollout::agent::Agent;
-use crate::rollout::branches::tried;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
+use flow_rollout::agent::Agent;
+use flow_rollout::branches::tried;
 
 /// Whether the node's agent has branches.
 pub fn has(node: &Node) -> bool {

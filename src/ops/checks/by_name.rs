@@ -3,9 +3,9 @@
 
 use super::upstream::{answers, named, writers, BY_NAME};
 use crate::ops::{is, trained};
-use crate::rollout::agent::Agent;
-use crate::rollout::settings::Actor;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
+use flow_rollout::agent::Agent;
+use flow_rollout::settings::Actor;
 
 /// Checks the node's use of several models.
 pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Mistake> {

@@ -4,10 +4,10 @@
 use super::remote::remote;
 use super::upstream::upstream;
 use crate::ops::is;
-use crate::rollout::action::Decode;
-use crate::rollout::agent::Agent;
-use crate::rollout::settings::Actor;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
+use flow_rollout::action::Decode;
+use flow_rollout::agent::Agent;
+use flow_rollout::settings::Actor;
 
 /// A policy gradient of actions that a critic chose: the log-probabilities of such rows are those of the choice among
 /// scores (0 at temperature 0), and a ratio to them says nothing of how the policy has changed.

@@ -5,11 +5,11 @@ use crate::ops::episodes::reward_chain::ambiguous;
 use crate::ops::memories::reading;
 use crate::ops::operator::settings;
 use crate::ops::{is, tasks};
-use crate::rollout::agent::Agent;
-use crate::rollout::context::SourceSettings;
-use crate::rollout::exchange::NotesOwner;
-use crate::rollout::settings::{On, ReflectionSettings};
 use flow_pipeline::{Input, Mistake, Node, Pipeline, Role, Until};
+use flow_rollout::agent::Agent;
+use flow_rollout::context::SourceSettings;
+use flow_rollout::exchange::NotesOwner;
+use flow_rollout::settings::{On, ReflectionSettings};
 
 /// The settings of a `rollout` that its place in the pipeline must allow.
 pub struct RolloutNeeds<'a> {

@@ -1,7 +1,7 @@
 //! Templates over rows, in the settings of any operator: the columns that they need, and what is wrong with them.
 
-use crate::rollout::row_text::RowText;
 use flow_pipeline::{Mistake, Need, Node};
+use flow_rollout::row_text::RowText;
 
 /// The columns that the template at this place of the settings needs of the rows at the port `rows`.
 pub fn needs(at: &[&str], text: &str) -> Vec<Need> {

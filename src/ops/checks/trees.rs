@@ -1,9 +1,9 @@
 //! Checks a rollout whose episodes branch: something says where, and the copies can differ and be compared.
 
 use super::upstream::upstream;
-use crate::rollout::tree::Branching;
 use flow_credit::{AdvantageSettings, EstimatorName};
 use flow_pipeline::{Mistake, Node, Pipeline};
+use flow_rollout::tree::Branching;
 
 /// The mistakes in the `branch` of a rollout; `equal` says why all its answers to a prompt are equal, if they are.
 pub fn wrong(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&str>) -> Vec<Mistake> {

@@ -3,19 +3,19 @@
 
 use super::figures;
 use super::inputs::{names, newest};
-use crate::dataflow::context::{RunState, TrialLimits};
-use crate::dataflow::streaming::{InputPiece, OutputPiece, Streaming};
-use crate::dataflow::{Failed, Figure};
-use crate::rollout::context::NotesSettings;
-use crate::rollout::episode::{EpisodeStart, Finished};
-use crate::rollout::exchange::{Exchange, NotesOwner};
-use crate::rollout::notes::{self, Unwritten};
-use crate::rollout::record;
-use crate::rollout::sampler::Sampler;
-use crate::rollout::summary::Summary;
 use arrow::array::RecordBatch;
 use flow_core::row::{self, RowError};
+use flow_dataflow::context::{RunState, TrialLimits};
+use flow_dataflow::streaming::{InputPiece, OutputPiece, Streaming};
+use flow_dataflow::{Failed, Figure};
 use flow_pipeline::Until;
+use flow_rollout::context::NotesSettings;
+use flow_rollout::episode::{EpisodeStart, Finished};
+use flow_rollout::exchange::{Exchange, NotesOwner};
+use flow_rollout::notes::{self, Unwritten};
+use flow_rollout::record;
+use flow_rollout::sampler::Sampler;
+use flow_rollout::summary::Summary;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

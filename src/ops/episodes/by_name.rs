@@ -1,12 +1,12 @@
 //! The weights of the models that answer calls by their names: each has an input of that name.
 
 use super::inputs::newest;
-use crate::dataflow::{Edge, Ports};
 use crate::ops::operator::port;
-use crate::rollout::agent::Agent;
-use crate::rollout::sampler::Sampler;
 use arrow::array::RecordBatch;
 use flow_core::row::RowError;
+use flow_dataflow::{Edge, Ports};
+use flow_rollout::agent::Agent;
+use flow_rollout::sampler::Sampler;
 
 /// The models whose inputs are connected, and their edges.
 pub fn edges<'s>(agent: &Agent, ports: &Ports<'s>) -> (Vec<String>, Vec<Edge<'s>>) {

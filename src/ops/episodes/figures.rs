@@ -1,11 +1,11 @@
 //! Turns the outcome of episodes into metrics and into rows of the table `errors`.
 
 use super::tokens;
-use crate::dataflow::context::RunState;
-use crate::dataflow::{Figure, Lost};
-use crate::rollout::error::RolloutError;
-use crate::rollout::retry::FailedEpisode;
-use crate::rollout::summary::Summary;
+use flow_dataflow::context::RunState;
+use flow_dataflow::{Figure, Lost};
+use flow_rollout::error::RolloutError;
+use flow_rollout::retry::FailedEpisode;
+use flow_rollout::summary::Summary;
 
 /// The metrics that progress and `metrics` show. An episode that failed is not won, and has no return. Metrics that an
 /// environment reports itself have the prefix `world_`. Branches count among the turns played, the failures and the

@@ -1,9 +1,9 @@
 //! The nodes that change rewards between a `rollout` with `groups` and the node that compares its rows: dynamic
 //! sampling judges a task by those rewards, not by the environment's own.
 
-use crate::dataflow::Failed;
 use crate::ops::operator;
 use arrow::array::RecordBatch;
+use flow_dataflow::Failed;
 use flow_pipeline::{Mistake, Node, Pipeline};
 
 /// The nodes that change rewards between `rollout` and the node that compares its rows, in the order of the rows' path.
@@ -47,9 +47,9 @@ pub fn ambiguous(rollout: &Node, pipeline: &Pipeline) -> Option<Mistake> {
 #[cfg(test)]
 mod tests {
     use crate::ops;
-    use crate::rollout::dynamic_sampling::telling;
     use arrow::array::{ArrayRef, BooleanArray, Float32Array, RecordBatch, StringArray, UInt32Array};
     use flow_core::row;
+    use flow_rollout::dynamic_sampling::telling;
     use std::sync::Arc;
 
     fn text(rewards: &str, compared: &str) -> String {

@@ -1,7 +1,7 @@
 //! The metrics of tokens: see [`Tally`].
 
-use crate::dataflow::context::RunState;
-use crate::dataflow::Figure;
+use flow_dataflow::context::RunState;
+use flow_dataflow::Figure;
 use flow_model::Tally;
 
 /// Positions that forward passes computed, padding included.

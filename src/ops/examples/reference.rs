@@ -1,9 +1,9 @@
 //! The KL divergence from a reference model as a part of the reward: what the setting `kl` of `reward` subtracts.
 
 use super::select::examples;
-use crate::dataflow::Failed;
 use arrow::array::{Float32Array, RecordBatch};
 use flow_core::row::{self, RowError, View};
+use flow_dataflow::Failed;
 use flow_model::Objective;
 use flow_policy::Policy;
 use std::sync::Arc;

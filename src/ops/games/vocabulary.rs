@@ -2,9 +2,9 @@
 
 use super::{games, programs};
 use crate::ops::operator;
-use crate::rollout::{notes, prompt};
 use flow_model::{NewModel, TokenKind};
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
+use flow_rollout::{notes, prompt};
 use std::collections::BTreeSet;
 
 /// The words of every text that the pipeline's games and prompts can show, each once. Programs are asked for their

@@ -1,8 +1,8 @@
 //! Shared by `memory-update` and `novelty`: their entries are partitioned into buckets, and come back from the log when
 //! a run is resumed.
 
-use crate::dataflow::Route;
 use flow_credit::memory;
+use flow_dataflow::Route;
 use flow_pipeline::{Mistake, Node, Pipeline};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

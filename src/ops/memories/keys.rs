@@ -1,9 +1,9 @@
 //! Shared by `memory-update` and `novelty`: the column with the keys that are compared, and what turns keys into
 //! vectors.
 
-use crate::rollout::points::{unnamed, Pointer, Points};
 use flow_pipeline::{Mistake, Node};
 use flow_policy::Policy;
+use flow_rollout::points::{unnamed, Pointer, Points};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

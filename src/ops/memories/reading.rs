@@ -1,17 +1,17 @@
 //! Reading memories: shared by the operators whose agents do so. They read the state of a memory after the previous
 //! iteration, and change nothing.
 
-use crate::dataflow::{Context, Edge, Failed, Figure, Ports};
 use crate::ops::{cluster, is, memory_update, operator};
-use crate::rollout::agent::Agent;
-use crate::rollout::clustering::ObservationClusters;
-use crate::rollout::context::{self, ContextSource};
-use crate::rollout::points::Pointer;
-use crate::rollout::sources;
 use arrow::array::RecordBatch;
 use flow_credit::memory::{By, Clusters};
+use flow_dataflow::{Context, Edge, Failed, Figure, Ports};
 use flow_pipeline::{Carries, Delay, Input, Mistake, Need, Node, Pipeline, Port, Role};
 use flow_policy::Policy;
+use flow_rollout::agent::Agent;
+use flow_rollout::clustering::ObservationClusters;
+use flow_rollout::context::{self, ContextSource};
+use flow_rollout::points::Pointer;
+use flow_rollout::sources;
 
 /// The ports for memories, each named after its source in the agent's context.
 pub const PORT: Port = Port::new(

@@ -2,13 +2,13 @@
 //! place.
 
 use super::{Entries, Home, MemoryUpdate};
-use crate::dataflow::relation::Contender;
-use crate::dataflow::{Failed, Lost};
-use crate::rollout::points::Pointer;
-use crate::rollout::tags;
 use arrow::array::RecordBatch;
 use flow_core::row::{self, Name};
 use flow_credit::memory::{self, Change, Clusters, Entry, Item, Library, Rank, Rescore};
+use flow_dataflow::relation::Contender;
+use flow_dataflow::{Failed, Lost};
+use flow_rollout::points::Pointer;
+use flow_rollout::tags;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The candidates of an iteration's rows with their entries, and rows whose text is too long.
@@ -293,8 +293,8 @@ fn lost(source: &Name, cause: &'static str, error: String) -> Lost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::points::Points;
     use arrow::array::{BooleanArray, Float32Array, StringArray, UInt32Array, UInt64Array};
+    use flow_rollout::points::Points;
     use std::sync::Arc;
 
     /// Two reflections on one task, the first of them with this text.

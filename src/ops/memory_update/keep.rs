@@ -1,9 +1,9 @@
 //! Who came into a memory, who left and who got another score, from the candidates and the entries with a place.
 
-use crate::dataflow::relation::Placed;
-use crate::dataflow::Failed;
 use arrow::array::RecordBatch;
 use flow_credit::memory::{Change, Entry};
+use flow_dataflow::relation::Placed;
+use flow_dataflow::Failed;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tells who came and who left.

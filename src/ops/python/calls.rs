@@ -3,14 +3,14 @@
 use super::description::Description;
 use super::process::PythonProcess;
 use super::settings::{Check, PythonSettings};
-use crate::dataflow::context::RunState;
-use crate::dataflow::{Context, Failed};
 use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow::compute::{cast, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::display::array_value_to_string;
 use flow_core::row::{self, keys, RowError, View, NAME};
 use flow_core::seed::{mix, text};
+use flow_dataflow::context::RunState;
+use flow_dataflow::{Context, Failed};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What a function made of rows, joined with the rows themselves.
 
-use crate::dataflow::Failed;
 use arrow::array::{Array, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use flow_core::row::{self, keys, View, NAME};
 use flow_credit::rows::rejoin;
+use flow_dataflow::Failed;
 use std::collections::HashMap;
 
 /// The rows with the columns that a function adds to them.

@@ -14,11 +14,11 @@ pub use trust::run_code;
 
 use super::memories::buckets::unlogged;
 use super::operator::{must, settings as settings_of, Hooks, Operator, Settings};
-use crate::dataflow::stage::{stage, Place as RunsOn, Stage};
-use crate::dataflow::{feed, Context, Edge, Failed, Ports, Route};
 use calls::{columns, Calls, STATE};
 use description::{description, Description, Form};
 use flow_core::row::{self, NAME};
+use flow_dataflow::stage::{stage, Place as RunsOn, Stage};
+use flow_dataflow::{feed, Context, Edge, Failed, Ports, Route};
 use flow_model::FunctionSettings;
 use flow_pipeline::{Code, Mistake, Need, Node, Pipeline, Port, Role, With};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Whether a response has the form that was asked for: R_format of EAPO, section 4.3.
 
-use crate::rollout::tags::{self, ACTION};
 use arrow::array::{RecordBatch, StringArray};
 use flow_core::row::{self, RowError};
+use flow_rollout::tags::{self, ACTION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -10,11 +10,11 @@ mod task;
 
 use super::examples::reference::{charged, less, strays, whole};
 use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
-use crate::dataflow::stage::{stage, Stage};
-use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
 use flow_core::row::{self, RowError, View, SCORE};
+use flow_dataflow::stage::{stage, Stage};
+use flow_dataflow::{Context, Edge, Failed, Place, Ports, Route};
 use flow_pipeline::{Mistake, Need, Node, Port, Role, With};
 use format::Format;
 use score::ScoreOf;

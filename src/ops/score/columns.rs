@@ -1,13 +1,13 @@
 //! Scores of rows: their texts, what the model makes of them, and the columns.
 
 use super::likelihood::Mode;
-use crate::dataflow::Failed;
-use crate::rollout::row_text::RowText;
-use crate::rollout::template::TemplateError;
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use flow_core::row::{RowError, View, SCORE};
+use flow_dataflow::Failed;
 use flow_model::Example;
 use flow_policy::Policy;
+use flow_rollout::row_text::RowText;
+use flow_rollout::template::TemplateError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

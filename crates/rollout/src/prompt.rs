@@ -233,7 +233,7 @@ mod tests {
             form: "",
             carried: &[],
         };
-        let own = serde_json::json!({ "prompt": "pipelines/prompts/agent.txt" });
+        let own = serde_json::json!({ "prompt": "../../pipelines/prompts/agent.txt" });
         let asks = "Think about it first, between <think> and </think>. Then name one action, between <action> and </action>.";
         assert_eq!(
             user(own.clone(), &situation),

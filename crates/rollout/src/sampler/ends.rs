@@ -1,12 +1,12 @@
 //! Takes the environments' answers, and ends episodes: finished ones, failed ones, and ones that are given up.
 
 use super::Sampler;
-use crate::rollout::action::Decode;
-use crate::rollout::episode::{Episode, Finished};
-use crate::rollout::error::{RolloutError, TooManyFailed};
-use crate::rollout::exchange::NotesOwner;
-use crate::rollout::notes;
-use crate::rollout::retry::{FailedEpisode, RetryPolicy};
+use crate::action::Decode;
+use crate::episode::{Episode, Finished};
+use crate::error::{RolloutError, TooManyFailed};
+use crate::exchange::NotesOwner;
+use crate::notes;
+use crate::retry::{FailedEpisode, RetryPolicy};
 use flow_credit::stats::revisits;
 use flow_env::{Act, Cause, EpisodeView, Extras, Fault};
 

@@ -1,7 +1,7 @@
 //! What a source contributes to the prompt of a turn.
 
-use crate::rollout::episode::EpisodeStart;
-use crate::rollout::turn::Turn;
+use crate::episode::EpisodeStart;
+use crate::turn::Turn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,8 @@
 //! memory).
 
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage, PassageSlot};
-use crate::rollout::exchange::NotesOwner;
-use crate::rollout::notes::Unwritten;
+use crate::exchange::NotesOwner;
+use crate::notes::Unwritten;
 use flow_core::defaults::number;
 use flow_model::PolicyError;
 use flow_text::Tokenizer;

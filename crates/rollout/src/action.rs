@@ -205,7 +205,7 @@ mod tests {
 
     /// The tokenizer of a small model with this normalizer.
     fn normalizing(normalizer: serde_json::Value) -> ActionEncoder {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models/qwen3");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/qwen3");
         let read = |path: &std::path::Path| {
             let text = std::fs::read_to_string(path).ok()?;
             if !path.ends_with("tokenizer.json") {

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 /// Heartbeats: what the first process's watchdog receives from the others, or another process sends to it.
-pub(in crate::dataflow) struct Life {
+pub(crate) struct Life {
     first: bool,
     sockets: Vec<TcpStream>,
     heard: u64,

@@ -208,8 +208,8 @@ mod tests {
     use super::super::episode::{EpisodeStart, Move};
     use super::super::prompt;
     use super::*;
-    use crate::rollout::context::{rows, MemoryRecall, Moment};
-    use crate::rollout::points::{Pointer, Points};
+    use crate::context::{rows, MemoryRecall, Moment};
+    use crate::points::{Pointer, Points};
     use flow_env::{Extras, TimeStep};
     use flow_model::Request;
     use serde_json::json;

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_question_of_empo2_can_be_filled() {
-        let agent = serde_json::json!({ "model": "actor", "prompt": "papers/empo2/tip.txt" });
+        let agent = serde_json::json!({ "model": "actor", "prompt": "../../papers/empo2/tip.txt" });
         let template = tried(&serde_json::from_value(agent).unwrap()).unwrap();
         assert!(template.asks("rules") && template.asks("task") && template.asks("last"));
     }

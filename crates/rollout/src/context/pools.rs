@@ -4,9 +4,9 @@
 //! An entry belongs to the cluster that its key is of, and to every cluster that it was linked to: where a cluster had
 //! no entries, the entries that its turns were given by similarity.
 
-use crate::rollout::clustering::{ClusterKey, ObservationClusters};
-use crate::rollout::error::RolloutError;
-use crate::rollout::exchange::NotesOwner;
+use crate::clustering::{ClusterKey, ObservationClusters};
+use crate::error::RolloutError;
+use crate::exchange::NotesOwner;
 use arrow::array::RecordBatch;
 use flow_core::row;
 use flow_credit::memory::Change;
@@ -109,8 +109,8 @@ impl ClusterPools {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::clustering::Compare;
-    use crate::rollout::points::{Pointer, Points};
+    use crate::clustering::Compare;
+    use crate::points::{Pointer, Points};
     use arrow::array::{ListBuilder, StringArray, UInt32Array, UInt64Array, UInt64Builder};
     use arrow::datatypes::{DataType, Field};
     use flow_core::row::Name;

@@ -2,8 +2,8 @@
 //! exploration, and findings).
 
 use super::{ContextSource, Moment, Passage, PassageSlot};
-use crate::rollout::tags;
-use crate::rollout::turn::Turn;
+use crate::tags;
+use crate::turn::Turn;
 use flow_model::PolicyError;
 use flow_text::Tokenizer;
 
@@ -43,8 +43,8 @@ impl ContextSource for Carried {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::agent::Agent;
-    use crate::rollout::episode::EpisodeStart;
+    use crate::agent::Agent;
+    use crate::episode::EpisodeStart;
     use serde_json::json;
 
     #[test]

@@ -1,7 +1,7 @@
 //! How an agent says that a memory stands in its prompt.
 
 use super::PassageSlot;
-use crate::rollout::exchange::NotesOwner;
+use crate::exchange::NotesOwner;
 use flow_core::defaults::{number, yes};
 use flow_credit::memory::Retrieval;
 use schemars::JsonSchema;

@@ -4,10 +4,10 @@
 use super::memory_settings::{Fallback, MemorySettings, RecallKey, RecallTime};
 use super::pools::ClusterPools;
 use super::{ContextSource, Declared, MemoryPorts, Moment, Passage};
-use crate::rollout::clustering::{self, ObservationClusters};
-use crate::rollout::error::RolloutError;
-use crate::rollout::exchange::NotesOwner;
-use crate::rollout::points::Pointer;
+use crate::clustering::{self, ObservationClusters};
+use crate::error::RolloutError;
+use crate::exchange::NotesOwner;
+use crate::points::Pointer;
 use arrow::array::RecordBatch;
 use flow_core::seed::{mix, text, Random};
 use flow_credit::memory::{self, By, Change, Clusters, Entry, Library, Lookup, Retrieval};
@@ -239,8 +239,8 @@ impl MemoryRecall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::episode::EpisodeStart;
-    use crate::rollout::points::Points;
+    use crate::episode::EpisodeStart;
+    use crate::points::Points;
     use flow_core::row::Name;
 
     fn change(sample: u32, task: &str, text: &str, score: f32) -> Change {

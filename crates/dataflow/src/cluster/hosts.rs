@@ -21,7 +21,7 @@ impl Hosts {
     /// count. Fails on a line that isn't an address, and on a `process` that has no line.
     ///
     /// ```
-    /// use flow::dataflow::cluster::Hosts;
+    /// use flow_dataflow::cluster::Hosts;
     /// let hosts = Hosts::parse("# two on this machine\n127.0.0.1:2101\n127.0.0.1:2102\n", 1).unwrap();
     /// assert_eq!(hosts.addresses.len(), 2);
     /// assert!(Hosts::parse("127.0.0.1:2101\n", 1).is_err());

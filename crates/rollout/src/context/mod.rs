@@ -20,9 +20,9 @@ pub use memory_settings::{MemorySettings, RecallKey, RecallTime};
 pub use notes::NotesSettings;
 pub use passage::{words, Moment, Passage, PassageSlot};
 
-use crate::rollout::clustering::ObservationClusters;
-use crate::rollout::error::RolloutError;
-use crate::rollout::points::Pointer;
+use crate::clustering::ObservationClusters;
+use crate::error::RolloutError;
+use crate::points::Pointer;
 use arrow::array::RecordBatch;
 use flow_credit::memory::Clusters;
 use flow_model::PolicyError;

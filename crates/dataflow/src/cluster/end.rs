@@ -1,7 +1,7 @@
 //! Ends a process before its run does: because another process is gone, because of a panic, or because a stop was
 //! requested.
 
-use crate::dataflow::failure::guarding;
+use crate::failure::guarding;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,12 +10,12 @@ static REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Keeps this process from reporting that another one is gone: the run has already failed, and the failure is reported
 /// elsewhere.
-pub(in crate::dataflow) fn mark_reported() {
+pub(crate) fn mark_reported() {
     REPORTED.store(true, Ordering::SeqCst);
 }
 
 /// Ends this process because the connection to another one broke.
-pub(in crate::dataflow) fn gone(process: &str) -> ! {
+pub(crate) fn gone(process: &str) -> ! {
     if REPORTED.swap(true, Ordering::SeqCst) {
         // Another thread reports it and ends the process.
         loop {
@@ -36,7 +36,7 @@ pub fn end_process(code: i32) -> ! {
 
 /// A panic of an environment costs its episode, and a stage's is caught and named; any other panic on a worker would
 /// leave the other workers waiting for it for ever, so it ends the process, at once and with its message.
-pub(in crate::dataflow) fn end_on_panic() {
+pub(crate) fn end_on_panic() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();

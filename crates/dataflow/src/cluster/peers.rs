@@ -31,7 +31,7 @@ struct UpdateTurn {
 
 impl Connections {
     /// Takes the cluster's connections for this purpose.
-    pub(in crate::dataflow) fn new(cluster: &mut Cluster) -> io::Result<Connections> {
+    pub(crate) fn new(cluster: &mut Cluster) -> io::Result<Connections> {
         let (process, sockets) = (cluster.place().0, cluster.take(Purpose::Learning));
         for stream in sockets.iter().flatten() {
             stream.set_nodelay(true)?;

@@ -207,7 +207,7 @@ mod tests {
     /// it was.
     #[test]
     fn exploring_is_worth_what_a_note_names_and_nothing_else() {
-        let source = flow_pipeline::contents("papers/eapo/eapo.yaml".as_ref()).unwrap();
+        let source = flow_pipeline::contents("../../papers/eapo/eapo.yaml".as_ref()).unwrap();
         let template = source["nodes"]["score"]["with"]["targets"]["exploration"].as_str().unwrap();
         let seen = ["attic\nnote: none", "attic\nnote: red", "attic\nnote: dark", "hall"];
         let texts = |texts: &[&str]| Arc::new(StringArray::from(texts.to_vec())) as ArrayRef;
