@@ -92,12 +92,12 @@ fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
     models.map(|(name, _)| (name.clone(), note)).collect()
 }
 
-/// Files that are missing; where none is, programs that can't be played with. The others' reports go to `worlds`.
-fn look(pipeline: &Pipeline, path: &Path, catalog: &Catalog, worlds: &RefCell<String>) -> Vec<Mistake> {
+/// Files that are missing; where none is, programs that can't be played with. The others' reports go to `reports`.
+fn look(pipeline: &Pipeline, path: &Path, catalog: &Catalog, reports: &RefCell<String>) -> Vec<Mistake> {
     let mut mistakes = missing(pipeline, path, catalog);
     for (node, program) in ops::programs(pipeline).filter(|_| mistakes.is_empty()).collect::<Vec<_>>() {
         match program_summary(pipeline, node, &program) {
-            Ok(text) => *worlds.borrow_mut() += &text,
+            Ok(text) => *reports.borrow_mut() += &text,
             Err(error) => mistakes.push(unplayable(node, &program, &error)),
         }
     }
@@ -180,12 +180,12 @@ impl CheckArgs {
         let mut wrong = Vec::new();
         let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;
         for path in &self.pipelines {
-            let worlds = RefCell::default();
-            match flow_pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| look(p, path, &catalog, &worlds)) {
+            let reports = RefCell::default();
+            match flow_pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| look(p, path, &catalog, &reports)) {
                 Ok(pipeline) if self.format == OutputFormat::Text => {
                     paint(&summary(path, &pipeline, &device));
-                    if !worlds.borrow().is_empty() {
-                        answer(&worlds.borrow());
+                    if !reports.borrow().is_empty() {
+                        answer(&reports.borrow());
                     }
                     if self.show_prompt {
                         answer(&prompts(&pipeline)?);

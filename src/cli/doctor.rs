@@ -76,7 +76,7 @@ impl DoctorArgs {
     pub fn run(self) -> CommandResult {
         let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), processor(), memory(), self.device()?];
         findings.extend([torch(), duckdb(), python()]);
-        findings.push(worlds());
+        findings.push(environments());
         let (addresses, tinker) = self.addresses()?;
         findings.extend(addresses.iter().map(|address| server(look(address))));
         findings.extend(tinker.iter().map(|address| hosted(address)));
@@ -226,12 +226,12 @@ fn python() -> Finding {
     }
 }
 
-fn worlds() -> Finding {
+fn environments() -> Finding {
     let adapters: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter.is_some()).map(|kind| kind.name).collect();
     let own = TABLE.len() - adapters.len();
     let (here, missing): (Vec<&str>, Vec<&str>) = adapters.into_iter().partition(|name| installed::is_installed(name));
     let names = if here.is_empty() { "none".into() } else { here.join(", ") };
-    match Finding::new("worlds", format!("{own} of flow's own; installed: {names}")) {
+    match Finding::new("environments", format!("{own} of flow's own; installed: {names}")) {
         all if missing.is_empty() => all,
         finding => finding.but(State::Missing, format!("`flow env install NAME` installs {}", missing.join(", "))),
     }

@@ -280,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn a_world_of_ones_own_is_served_by_flow_env() {
-        let worlds = [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")];
-        for ((world, served), expert) in worlds.into_iter().flat_map(|world| [(world, true), (world, false)]) {
+    fn a_file_of_ones_own_is_served_by_flow_env() {
+        let files = [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")];
+        for ((world, served), expert) in files.into_iter().flat_map(|world| [(world, true), (world, false)]) {
             let text = world_text(Path::new("door.yaml"), Path::new(world), expert).unwrap();
             assert_eq!((text.contains("actor: expert"), text.contains("has no `expert`")), (expert, !expert), "{text}");
             assert!(!["{if}", "{else}", "{end}", "{panel}"].iter().any(|mark| text.contains(mark)), "{text}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_and_a_world_of_the_field_have_pipelines_of_their_own() {
+    fn a_program_and_an_installed_environment_have_pipelines_of_their_own() {
         let program =
             program_text(Path::new("a.yaml"), "python3 tools/My-agent.py --fast", Path::new("datasets/calculator.jsonl")).unwrap();
         let tasks = flow_pipeline::parse("x", &program, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();

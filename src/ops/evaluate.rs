@@ -27,7 +27,7 @@ use crate::rollout::settings::{Actor, PlaySettings, ReflectionSettings};
 use arrow::array::{RecordBatch, StringArray, UInt64Array};
 use flow_core::defaults::number;
 use flow_core::row::{self, RowError};
-use flow_env::{Game, Panel, Worlds};
+use flow_env::{Environments, Game, Panel};
 use flow_pipeline::{Delay, Mistake, Need, Node, Pipeline, Port, Role, Until, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -236,7 +236,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let first = (weights.unwrap_or_else(clock), Route::All);
     let further: Vec<_> = named.into_iter().chain(reading::edges(&sources, &ports)).map(|edge| (edge, Route::All)).collect();
     let mut attempts = Attempts {
-        sampler: Sampler::new(policy, play, Worlds::new(programs), seed)?.reading(sources),
+        sampler: Sampler::new(policy, play, Environments::new(programs), seed)?.reading(sources),
         samples: with.samples,
         notes,
         trial,

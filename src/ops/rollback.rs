@@ -8,7 +8,7 @@ use crate::dataflow::{Context, Edge, Failed, Figure, Place, Ports, Route};
 use crate::rollout::rollback::{rollbacks, NEEDS};
 use arrow::array::{ArrayRef, StringArray};
 use flow_core::row::View;
-use flow_env::Worlds;
+use flow_env::Environments;
 use flow_pipeline::{Node, Port, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,12 +37,12 @@ pub const OPERATOR: Operator = Operator {
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let (shared, id) = (ctx.shared.clone(), node.id.clone());
-    let mut worlds = Worlds::new(shared.programs.clone());
+    let mut envs = Environments::new(shared.programs.clone());
     let inputs = vec![(must(&ports, "rows")?, Route::by(&["task"]))];
     Ok(stage(Stage { name: node.id.clone(), inputs, begins: false, place: Place::Thread }, ctx, move |iteration, rows| {
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
-        let back = rollbacks(&view, &mut worlds)?;
-        worlds.clear();
+        let back = rollbacks(&view, &mut envs)?;
+        envs.clear();
         let reversible = back.iter().filter(|action| !action.is_empty()).count();
         shared.add(iteration, &id, "reversible", Figure::share(reversible as f64, back.len()));
         Ok(view.with(vec![("rollback", Arc::new(StringArray::from(back)) as ArrayRef)])?)

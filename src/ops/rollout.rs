@@ -39,7 +39,7 @@ use arrow::array::RecordBatch;
 use flow_core::defaults::{hundredths, number};
 use flow_core::row::BRANCH_OF;
 use flow_core::seed::{mix, text};
-use flow_env::Worlds;
+use flow_env::Environments;
 use flow_pipeline::{Carries, Delay, Mistake, Need, Node, Pipeline, Port, Role, With};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -202,7 +202,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let memories = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, broadcast.clone()));
     inputs.extend(weights.into_iter().chain(named).chain(memories));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
-    let mut sampler = Sampler::new(policy, with.play_settings(), Worlds::new(shared.programs.clone()), draws(node, ctx))?.reading(sources);
+    let mut sampler =
+        Sampler::new(policy, with.play_settings(), Environments::new(shared.programs.clone()), draws(node, ctx))?.reading(sources);
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
     let weigh = move |rows: &[RecordBatch]| weighed(&weighing, rows).map_err(|e| RolloutError::Weighed(e.to_string()));
     let mut version = 0;
@@ -273,8 +274,8 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let rows = std::iter::once(tasks).chain(port(MEMORY, Route::Stay)).collect();
     let inputs = StreamingInputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
     let samples = with.samples;
-    let worlds = Worlds::new(ctx.shared.programs.clone());
-    let sampler = Sampler::new(policy, with.play_settings(), worlds, draws(node, ctx))?.reading(sources::open(&with.play.agent, &Alone));
+    let envs = Environments::new(ctx.shared.programs.clone());
+    let sampler = Sampler::new(policy, with.play_settings(), envs, draws(node, ctx))?.reading(sources::open(&with.play.agent, &Alone));
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), IterationProgress::default());
     let learns = trained(&ctx.pipeline, &with.play.agent.model);
     Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, learns, version: 0, drawn: None, now }))

@@ -81,7 +81,7 @@ mod tests {
     use super::super::retry::RetryPolicy;
     use super::super::settings::Actor;
     use super::*;
-    use flow_env::{Environment, Task, Worlds};
+    use flow_env::{Environment, Environments, Task};
     use flow_model::{ModelSettings, NewModel, TokenKind};
     use flow_policy::Policy;
     use serde_json::json;
@@ -93,7 +93,7 @@ mod tests {
         let policy = Policy::start(&[("actor".to_owned(), ModelSettings::New(tiny))].into_iter().collect(), &[], 3, 1).unwrap();
         let agent: Agent = serde_json::from_value(json!({ "model": "actor", "max_turns": 3 })).unwrap();
         let (sampling, retry) = (agent.sampling(None, 1.0), RetryPolicy { tries: 1, max_failed: 1.0 });
-        Sampler::new(policy, Play { agent, actor: Actor::Policy, sampling, join: false, retry }, Worlds::default(), 7).unwrap()
+        Sampler::new(policy, Play { agent, actor: Actor::Policy, sampling, join: false, retry }, Environments::default(), 7).unwrap()
     }
 
     /// Into the room and back again costs 0.05 each; the right door then pays 0.95, the other one costs 0.05. With a

@@ -235,7 +235,7 @@ mod tests {
 
     /// A world may take any text, an empty one too; an answer without its tag is invalid all the same.
     #[test]
-    fn an_answer_that_cannot_be_read_is_invalid_in_every_world() {
+    fn an_answer_that_cannot_be_read_is_invalid_in_every_environment() {
         let view = |observation: &str| EpisodeView {
             step: TimeStep { observation: observation.into(), state: 0, reward: 0.0, done: false, won: false, valid: true },
             actions: vec![],

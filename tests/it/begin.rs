@@ -41,7 +41,7 @@ fn a_new_pipeline_is_written_checked_and_run() {
 
 /// A world with an expert is imitated first; the commands that are suggested run, the panel's too.
 #[test]
-fn a_new_pipeline_for_a_world_begins_with_its_expert() {
+fn a_new_pipeline_for_an_environment_begins_with_its_expert() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let world = "from flow_env import View, World

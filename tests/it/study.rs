@@ -219,7 +219,7 @@ tables:
 /// A policy of one world is measured in another, a program of the user's own, which only the pipeline that it is played
 /// like declares.
 #[test]
-fn a_measurement_may_be_in_a_world_that_no_run_trains_in() {
+fn a_measurement_may_be_in_an_environment_that_no_run_trains_in() {
     let folder = tempfile::tempdir().unwrap();
     let world = "env: process, name: corridor, command: [python3, examples/corridor.py]";
     let other = PIPELINE.replace("env: minesweeper, size: 4, mines: 2", &format!("{world}, split: train"));

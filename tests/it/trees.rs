@@ -183,7 +183,7 @@ for line in sys.stdin:
 "#;
 
 #[test]
-fn a_branch_in_a_world_that_does_not_play_alike_is_told_in_errors() {
+fn a_branch_in_an_environment_that_does_not_replay_is_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("fickle.py");
     std::fs::write(&program, FICKLE).unwrap();

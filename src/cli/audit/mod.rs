@@ -26,7 +26,7 @@ use clap::{Args, ValueEnum};
 use draw::{draw, restored, Draw, Restored, Rule, Turn};
 use entries::Told;
 use flow_core::files;
-use flow_env::Worlds;
+use flow_env::Environments;
 use flow_log::Run;
 use flow_policy::Policy;
 use recall::Memories;
@@ -342,7 +342,7 @@ impl AuditArgs {
         for (_, program) in ops::programs(&source.pipeline) {
             shared.programs.declare(program);
         }
-        let sampler = Sampler::new(policy.clone(), source.play.clone(), Worlds::new(shared.programs.clone()), self.seed)?;
+        let sampler = Sampler::new(policy.clone(), source.play.clone(), Environments::new(shared.programs.clone()), self.seed)?;
         Ok((policy, sampler))
     }
 

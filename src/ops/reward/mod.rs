@@ -72,8 +72,8 @@ pub const OPERATOR: Operator = Operator {
 
 /// The columns that only some settings make.
 fn lacks(with: &With) -> Vec<&'static str> {
-    let world = with.typed::<RewardWeights>().is_none_or(|with| with.score_of == ScoreOf::World);
-    let made = [("score", !world), ("token_rewards", charges_tokens(with))];
+    let score = with.typed::<RewardWeights>().is_some_and(|with| with.score_of != ScoreOf::World);
+    let made = [("score", score), ("token_rewards", charges_tokens(with))];
     made.into_iter().filter(|(_, made)| !made).map(|(column, _)| column).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Worlds of protocol 2: splits, one live episode a process, lists of actions on request, panels, and experts that
+//! Environments of protocol 2: splits, one live episode a process, lists of actions on request, panels, and experts that
 //! can't be followed.
 
 use crate::common::*;
@@ -189,7 +189,7 @@ fn a_program_is_started_to_be_checked() {
 
 /// What a program says of a task's type and of each moment can be asked for in SQL.
 #[test]
-fn types_and_figures_of_a_world_are_columns() {
+fn types_and_metrics_of_an_environment_are_columns() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "typed", &isolated("'-'", ""), &[]);
     let types = csv(

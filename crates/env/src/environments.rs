@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// The live episodes of one sampler, which chooses their numbers.
 #[derive(Default)]
-pub struct Worlds {
+pub struct Environments {
     programs: Programs,
     here: LocalEpisodes,
     /// The program that plays an episode.
@@ -31,10 +31,10 @@ pub struct Worlds {
 /// list them always.
 pub type ResetRequest<'a> = (usize, &'a Task, bool);
 
-impl Worlds {
+impl Environments {
     /// `programs` knows how programs are started.
-    pub fn new(programs: Programs) -> Worlds {
-        Worlds { programs, ..Worlds::default() }
+    pub fn new(programs: Programs) -> Environments {
+        Environments { programs, ..Environments::default() }
     }
 
     /// Drops all episodes; processes keep running.
@@ -68,7 +68,7 @@ impl Worlds {
         game.program().and_then(|program| self.pools.get(&program.name)).is_some_and(|pool| pool.hello().parallel)
     }
 
-    /// Begins episodes, each on its task; a number that is in use is begun anew. [`Worlds::views`] has what they show.
+    /// Begins episodes, each on its task; a number that is in use is begun anew. [`Environments::views`] has what they show.
     pub fn begin(&mut self, starts: &[ResetRequest]) -> Result<(), EnvError> {
         let mut asks: BTreeMap<&str, Vec<(usize, EpisodeRequest, bool)>> = BTreeMap::new();
         for (episode, task, listed) in starts {
@@ -90,7 +90,7 @@ impl Worlds {
         Ok(())
     }
 
-    /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then. Where a process's
+    /// Carries out an action in each of these episodes. [`Environments::views`] has what they show then. Where a process's
     /// expert was asked before, it is asked again on the same line, so that no separate request is needed.
     pub fn act(&mut self, moves: &[(usize, Act)]) -> Result<(), EnvError> {
         let mut asks: BTreeMap<String, Vec<(usize, Act, bool)>> = BTreeMap::new();
@@ -297,23 +297,23 @@ mod tests {
                 usual(info);
             }
         }));
-        let mut worlds = Worlds::default();
+        let mut envs = Environments::default();
         for (episode, place) in ["nowhere", "step", "admissible", "expert"].into_iter().enumerate() {
-            worlds.here.games.insert(episode, Box::new(Brittle(place)));
+            envs.here.games.insert(episode, Box::new(Brittle(place)));
         }
-        let advice = worlds.expert(&[0, 3]).unwrap();
+        let advice = envs.expert(&[0, 3]).unwrap();
         assert_eq!(advice[0], Ok(Some("expert".into())));
         assert_eq!(advice[1].as_ref().unwrap_err().cause, Cause::Panic);
-        let views = worlds.step(&[(0, "x"), (1, "x"), (2, "x")]).unwrap();
+        let views = envs.step(&[(0, "x"), (1, "x"), (2, "x")]).unwrap();
         assert_eq!(views[0].as_ref().unwrap().actions, ["admissible"]);
         for (view, place) in views[1..].iter().zip(["step", "admissible"]) {
             let fault = view.as_ref().unwrap_err();
             assert!(fault.own && fault.cause == Cause::Panic);
-            assert!(fault.text.starts_with(&format!("{place} broke (crates/env/src/worlds.rs:")), "{}", fault.text);
+            assert!(fault.text.starts_with(&format!("{place} broke (crates/env/src/environments.rs:")), "{}", fault.text);
         }
-        assert_eq!(worlds.here.games.keys().copied().collect::<Vec<_>>(), [0, 3], "what broke in a step is gone");
+        assert_eq!(envs.here.games.keys().copied().collect::<Vec<_>>(), [0, 3], "what broke in a step is gone");
         let again = Task::parse("minesweeper-4x4-m2-s1").unwrap();
-        assert!(worlds.reset(&[(1, &again)]).unwrap()[0].is_ok(), "and its number can be used again");
+        assert!(envs.reset(&[(1, &again)]).unwrap()[0].is_ok(), "and its number can be used again");
         assert_eq!(TOLD.load(Ordering::SeqCst), 0);
         assert!(std::panic::catch_unwind(|| panic!("this broke elsewhere")).is_err());
         assert_eq!(TOLD.load(Ordering::SeqCst), 1, "a panic outside environments is told as ever");
@@ -347,18 +347,18 @@ for number, line in enumerate(sys.stdin):
         let (command, programs) = (["python3", "-c", LINES].map(String::from).to_vec(), Programs::default());
         let settings = serde_json::json!({ "command": command, "name": "lines", "seconds": 60, "split": "train" });
         programs.declare(serde_json::from_value(settings).unwrap());
-        let mut worlds = Worlds::new(programs.clone());
+        let mut envs = Environments::new(programs.clone());
         let task = Task::parse("process-lines-train-0-s1").unwrap();
         for first in [1, 7] {
-            assert_eq!(worlds.reset(&[(7, &task)]).unwrap()[0].as_ref().unwrap().step.observation, first.to_string());
-            let advice = |worlds: &mut Worlds| worlds.expert(&[7]).unwrap().remove(0);
-            assert_eq!(advice(&mut worlds), Ok(Some(format!("{} 0", first + 1))), "asked by itself");
+            assert_eq!(envs.reset(&[(7, &task)]).unwrap()[0].as_ref().unwrap().step.observation, first.to_string());
+            let advice = |envs: &mut Environments| envs.expert(&[7]).unwrap().remove(0);
+            assert_eq!(advice(&mut envs), Ok(Some(format!("{} 0", first + 1))), "asked by itself");
             for step in [1, 2] {
-                assert_eq!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.observation, (first + 1 + step).to_string());
-                assert_eq!(advice(&mut worlds), Ok(Some(format!("{} {step}", first + 1 + step))), "asked with the step");
+                assert_eq!(envs.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.observation, (first + 1 + step).to_string());
+                assert_eq!(advice(&mut envs), Ok(Some(format!("{} {step}", first + 1 + step))), "asked with the step");
             }
-            assert!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.done, "nothing is told of what the expert says now");
-            worlds.close(&[7]); // one more line
+            assert!(envs.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.done, "nothing is told of what the expert says now");
+            envs.close(&[7]); // one more line
         }
         programs.close();
     }
@@ -366,6 +366,6 @@ for number, line in enumerate(sys.stdin):
     #[test]
     fn a_process_that_no_node_declares_is_named() {
         let task = Task::parse("process-corridor-train-0-s1").unwrap();
-        assert!(Worlds::default().reset(&[(0, &task)]).unwrap_err().to_string().contains("how to start the process `corridor`"));
+        assert!(Environments::default().reset(&[(0, &task)]).unwrap_err().to_string().contains("how to start the process `corridor`"));
     }
 }
