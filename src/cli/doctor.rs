@@ -222,7 +222,7 @@ fn python() -> Finding {
     let output = Command::new("python3").arg("--version").output();
     match output.ok().filter(|output| output.status.success()) {
         Some(output) => Finding::new("Python", String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("Python ").to_owned()),
-        None => Finding::new("Python", "none").but(State::Missing, "worlds in Python and `flow env install` need python3"),
+        None => Finding::new("Python", "none").but(State::Missing, "environments in Python and `flow env install` need python3"),
     }
 }
 

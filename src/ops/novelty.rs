@@ -67,7 +67,7 @@ enum Count {
 #[serde(rename_all = "snake_case")]
 enum Of {
     /// The one that it led to (EMPO2, section 4.2: "for each new state"): the key of the next turn, and after an
-    /// episode's last turn what the world showed then (column `outcome`).
+    /// episode's last turn what the environment showed then (column `outcome`).
     #[default]
     NextState,
     /// The one that it was taken in: the start of an episode is paid for each time, and its end never.

@@ -1,6 +1,6 @@
-//! `rollback`: for each turn an action that takes it back, tried in the world: what an agent learns so that it can try
-//! things out (EAPO, section 5.1: transitions (s', s, a) where executing a in s' brings s back). `rewrite` makes
-//! examples of it.
+//! `rollback`: for each turn an action that takes it back, tried in the environment: what an agent learns so that it
+//! can try things out (EAPO, section 5.1: transitions (s', s, a) where executing a in s' brings s back). `rewrite`
+//! makes examples of it.
 
 use super::operator::{must, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use timely::dataflow::Scope;
 
-/// `rollback` has no settings. EAPO's paper has a teacher model propose the action; here the world's admissible ones
-/// are tried in their order until one leads back, which needs no teacher.
+/// `rollback` has no settings. EAPO's paper has a teacher model propose the action; here the environment's admissible
+/// ones are tried in their order until one leads back, which needs no teacher.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Rollback {}
@@ -24,9 +24,9 @@ struct Rollback {}
 /// The operator's entry in the table.
 pub const OPERATOR: Operator = Operator {
     name: "rollback",
-    about: "tries in the world which action takes each turn back",
+    about: "tries in the environment which action takes each turn back",
     role: Role::Judges,
-    ports: &[Port::rows("whole episodes of a world that plays a task alike each time, and names equal states alike", NEEDS)],
+    ports: &[Port::rows("whole episodes of an environment that plays a task alike each time, and names equal states alike", NEEDS)],
     keeps: true,
     adds: &["rollback"],
     settings: Settings::of::<Rollback>(),

@@ -74,7 +74,7 @@ struct Rollout {
     /// what was played behind each into account by `of: tree_return` of `advantage`. What is made over an episode
     /// (`visitation_depth`, `history`, `over turns`) sees a branch's own rows. Figures such as `success` and `return`
     /// count the `samples` alone, so that a task counts the same however often it is copied; `turns`, `failed` and
-    /// tokens count branches, too. Needs a world that plays a task alike each time.
+    /// tokens count branches, too. Needs an environment that plays a task alike each time.
     branch: Option<Branching>,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges
     /// the episodes that it plays.
@@ -157,7 +157,7 @@ pub fn equal_samples(node: &Node) -> Option<&'static str> {
 /// Why all answers to a prompt are equal, where that follows from the settings.
 fn equal_draws(with: &Rollout) -> Option<&'static str> {
     let draws = with.play.agent.sampling(with.play.temperature, TRAINING_TEMPERATURE).temperature > 0.0;
-    (!draws).then_some("at `temperature: 0` all samples of a task are equal (unless its world itself draws)")
+    (!draws).then_some("at `temperature: 0` all samples of a task are equal (unless its environment itself draws)")
 }
 
 /// What the node asks for in vain.

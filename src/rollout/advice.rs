@@ -6,9 +6,9 @@ use super::exchange::NotesOwner;
 use super::transcript::Transcript;
 use flow_env::Task;
 
-/// The lesson of the episode, for which its world is played again; of another board of the game where the notes are
-/// `Another`'s, played by the expert for as many turns, so that they have the form of a note and nothing to tell. Empty
-/// where the world has nothing to say.
+/// The lesson of the episode, for which its environment is played again; of another board of the game where the notes
+/// are `Another`'s, played by the expert for as many turns, so that they have the form of a note and nothing to tell.
+/// Empty where the environment has nothing to say.
 pub fn lesson(episode: &Transcript, notes: NotesOwner) -> Result<String, RolloutError> {
     let task = Task::parse(&episode.start.task)?;
     let mut env = if notes == NotesOwner::Another { task.another().make()? } else { task.make()? };

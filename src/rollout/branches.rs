@@ -3,8 +3,9 @@
 //! via self-evaluation").
 //!
 //! A branch is an answer: thoughts and an action. It is the paper's breadth-first search, with samples as thoughts,
-//! that keeps one state of each level: the world takes one step a turn, as without branches, and no branch is tried in
-//! a copy of it. So what an action leads to is seen once it is taken, and the agent knows no more than any other.
+//! that keeps one state of each level: the environment takes one step a turn, as without branches, and no branch is
+//! tried in a copy of it. So what an action leads to is seen once it is taken, and the agent knows no more than any
+//! other.
 
 use super::agent::Agent;
 use super::answers::answers;

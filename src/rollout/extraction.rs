@@ -106,7 +106,7 @@ impl ExtractionSettings {
         Ok(Some(template))
     }
 
-    /// The words that the entries' texts may have besides those of the world, for a vocabulary.
+    /// The words that the entries' texts may have besides those of the environment, for a vocabulary.
     pub fn words(&self) -> Vec<String> {
         let template = self.template().ok().flatten();
         template.map_or_else(Vec::new, |template| {

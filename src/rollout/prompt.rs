@@ -27,7 +27,7 @@ Admissible actions: {{ actions | join(', ') }}
 /// What a template of play can ask for.
 pub const PLACES: Placeholders = &[
     ("observation", "what is seen now"),
-    ("rules", "how the world is played"),
+    ("rules", "how the environment is played"),
     ("task", "the task's own text, where observations don't say it"),
     ("memory", "notes on earlier attempts, and entries retrieved from a memory"),
     ("history", "the last turns, the oldest first: each has `observation`, `action` and `thought`, the text before the action"),

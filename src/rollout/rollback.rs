@@ -1,6 +1,6 @@
-//! Actions that take a step back, tried in the world (EAPO, section 5.1): of a turn that led from state s to s', an
-//! action that leads from s' to s. A world is brought to s' by playing the episode's actions again, so any world will
-//! do that plays a task alike each time.
+//! Actions that take a step back, tried in the environment (EAPO, section 5.1): of a turn that led from state s to s',
+//! an action that leads from s' to s. An environment is brought to s' by playing the episode's actions again, so any
+//! environment will do that plays a task alike each time.
 
 use super::error::RolloutError;
 use super::tree::Ways;
@@ -22,19 +22,19 @@ struct Step {
     /// The states before and after it.
     from: u64,
     to: u64,
-    /// What can be tried from there; none before the world was there.
+    /// What can be tried from there; none before the environment was there.
     candidates: Option<Vec<String>>,
     /// The first of them that led back.
     back: Option<String>,
 }
 
 /// For each row of a view in the order of the rows' names an action that takes its turn back: the first admissible one,
-/// in the world's order, that leads to the state before it. Empty where none does, where the turn changed nothing, and
-/// for the last turn of an attempt.
+/// in the environment's order, that leads to the state before it. Empty where none does, where the turn changed
+/// nothing, and for the last turn of an attempt.
 ///
 /// # Errors
-/// If a task means nothing, or a world can't be played at all; one that fails, or comes elsewhere than the rows say,
-/// has no action.
+/// If a task means nothing, or an environment can't be played at all; one that fails, or comes elsewhere than the rows
+/// say, has no action.
 pub fn rollbacks(view: &View, envs: &mut Environments) -> Result<Vec<String>, RolloutError> {
     let branches = view.column(row::BRANCH_OF).is_ok().then_some(row::BRANCH_OF);
     let rows = view.read(&NEEDS.iter().copied().chain(branches).collect::<Vec<_>>())?;
@@ -87,7 +87,7 @@ pub fn rollbacks(view: &View, envs: &mut Environments) -> Result<Vec<String>, Ro
     Ok(which.iter().map(|at| at.and_then(|at| steps[at].back.clone()).unwrap_or_default()).collect())
 }
 
-/// Brings a world of its own to where each of these steps led, and tries the candidate of this number there.
+/// Brings an environment of its own to where each of these steps led, and tries the candidate of this number there.
 fn try_back(steps: &mut [&mut Step], round: usize, envs: &mut Environments) -> Result<(), RolloutError> {
     for (number, step) in steps.iter_mut().enumerate() {
         let room = envs.room(&step.task.game)?;
@@ -107,7 +107,7 @@ fn try_back(steps: &mut [&mut Step], round: usize, envs: &mut Environments) -> R
     Ok(())
 }
 
-/// What the world shows once the actions up to the step were played again; none if it failed.
+/// What the environment shows once the actions up to the step were played again; none if it failed.
 fn replayed(step: &Step, number: usize, envs: &mut Environments) -> Result<Option<EpisodeView>, RolloutError> {
     let mut view = envs.reset(&[(number, &step.task)])?.pop().and_then(Result::ok);
     for action in &step.actions {

@@ -12,8 +12,8 @@ pub const PLACES: Placeholders = &[
     ("before", "those of the turn before in the same attempt; in a first turn texts are empty and numbers 0"),
     ("after", "those of the turn after; in a last turn `after.observation` is the outcome, other texts are empty and numbers 0"),
     ("history", "the turns before it in the same attempt, oldest first: `observation` and `action` of each"),
-    ("task", "what the world says is to be done"),
-    ("gold", "the task's right answer, where the world says it"),
+    ("task", "what the environment says is to be done"),
+    ("gold", "the task's right answer, where the environment says it"),
 ];
 
 /// What `history` tells of a turn, as it does in an agent's prompt.

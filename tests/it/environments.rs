@@ -69,7 +69,7 @@ fn every_episode_is_closed_before_the_next_and_an_epoch_has_every_task_once() {
     );
     assert_eq!(tasks.len(), 8, "{tasks:?}");
     assert_eq!(csv(&run, "select count(distinct task) from rollout where iteration = 2"), ["4"]);
-    // The column has the world's own score, and so has the figure.
+    // The column has the environment's own score, and so has the figure.
     assert_eq!(csv(&run, "select count(*) from rollout where won <> (score = 100)"), ["0"]);
     assert_eq!(csv(&run, "select count(*) from metrics where name in ('score', 'world_place')"), ["6"]);
     let again = trained(folder.path(), "two", &isolated("'-'", ""), &["--workers", "2"]);

@@ -141,7 +141,8 @@ impl Environments {
         std::mem::take(&mut self.views)
     }
 
-    /// Closes these episodes, whether they ended by themselves or were cut short, so that their worlds can make room.
+    /// Closes these episodes, whether they ended by themselves or were cut short, so that their environments can make
+    /// room.
     pub fn close(&mut self, episodes: &[usize]) {
         let mut over: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for episode in episodes {

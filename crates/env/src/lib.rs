@@ -78,7 +78,7 @@ pub trait Environment: Send {
     fn step(&mut self, action: &str) -> TimeStep;
     /// The actions worth choosing from now, as texts that `step` accepts; none after the end.
     fn admissible(&self) -> Vec<String>;
-    /// What only some worlds say of an episode, as it stands now.
+    /// What only some environments say of an episode, as it stands now.
     fn extras(&self) -> Extras {
         Extras::default()
     }

@@ -152,7 +152,7 @@ fn checked(flow: &Flow, study: &Study) -> Result<()> {
         }
     }
     for (name, measured) in &study.measurements {
-        // What is played as another pipeline does may be played in that one's world.
+        // What is played as another pipeline does may be played in that one's environment.
         if let Some(like) = &measured.like {
             flow.describe(like, &[]).map_err(|e| e.at(format!("measurements.{name}.like")))?;
         }

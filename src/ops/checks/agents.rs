@@ -55,7 +55,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
         wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));
     }
     if agent.answer.iter().flatten().any(|part| part.tag == ACTION && part.number) {
-        let message = "an action goes to the world, and no number is read from it".to_owned();
+        let message = "an action goes to the environment, and no number is read from it".to_owned();
         wrongs.push(at("answer", message).help("leave `number` out of the part `action`"));
     }
     wrongs

@@ -61,8 +61,8 @@ pub enum OldLogprobs {
 pub struct Select {
     /// Whether rows whose column `valid` is false are learnt from; if not, their reason is `invalid`.
     pub invalid: Invalid,
-    /// Whether turns of episodes are learnt from that the world or `max_turns` cut before their end; if not, their
-    /// reason is `truncated`.
+    /// Whether turns of episodes are learnt from that the environment or `max_turns` cut before their end; if not,
+    /// their reason is `truncated`.
     pub truncated: Truncated,
     /// Rows made by weights that are more versions behind those the update starts from are left out, with the reason
     /// `too_stale`. Every update of the model makes one version: where two nodes update it in an iteration, rows played
