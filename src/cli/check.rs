@@ -177,7 +177,7 @@ impl CheckArgs {
         ops::run_code();
         let headroom = self.headroom.as_deref().map(headroom::of).transpose()?;
         let catalog = ops::catalog();
-        let mut wrong = Vec::new();
+        let mut mistakes = Vec::new();
         let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;
         for path in &self.pipelines {
             let reports = RefCell::default();
@@ -196,18 +196,18 @@ impl CheckArgs {
                     if self.format == OutputFormat::Text {
                         anstream::eprint!("{}\nfor more: {}\n", diagnostics.styled(), hint(&diagnostics.0));
                     }
-                    wrong.extend(diagnostics.0);
+                    mistakes.extend(diagnostics.0);
                 }
             }
         }
         match (headroom, self.format) {
             (Some(figures), OutputFormat::Text) => answer(&headroom::text(&figures)),
             (Some(figures), OutputFormat::Json) => {
-                answer(&serde_json::to_string_pretty(&CheckAnswer { mistakes: wrong.clone(), headroom: figures })?)
+                answer(&serde_json::to_string_pretty(&CheckAnswer { mistakes: mistakes.clone(), headroom: figures })?)
             }
-            (None, OutputFormat::Json) => answer(&serde_json::to_string_pretty(&wrong)?),
+            (None, OutputFormat::Json) => answer(&serde_json::to_string_pretty(&mistakes)?),
             (None, OutputFormat::Text) => {}
         }
-        Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if mistakes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

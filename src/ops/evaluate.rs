@@ -81,7 +81,7 @@ pub const OPERATOR: Operator = Operator {
     inside: None,
     hooks: Hooks {
         needs,
-        wrong,
+        mistakes,
         head: |_| Some(RequiredHead::Language),
         game: |node| game(node).map(Some),
         makes,
@@ -115,21 +115,21 @@ fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Mistake> {
 }
 
 /// A panel that isn't there, or that can't be played; a memory that can't be read, or only by chance.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
-    let wrong = match game(node) {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+    let unplayable = match game(node) {
         Ok(game) => unmeasurable(node, &game, pipeline),
-        Err(wrong) => Some(wrong),
+        Err(mistake) => Some(mistake),
     };
-    let mut wrong: Vec<Mistake> = wrong.into_iter().collect();
-    let Ok(with) = settings::<Evaluate>(node) else { return wrong };
-    wrong.extend(agents::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
-    wrong.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
-    wrong.extend(reading::wrong(node, pipeline, &with.play.agent, &["weights"]));
+    let mut mistakes: Vec<Mistake> = unplayable.into_iter().collect();
+    let Ok(with) = settings::<Evaluate>(node) else { return mistakes };
+    mistakes.extend(agents::mistakes(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
+    mistakes.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
+    mistakes.extend(reading::mistakes(node, pipeline, &with.play.agent, &["weights"]));
     if with.reflect.is_some() && !with.play.agent.by_name.is_empty() {
         let message = "attempts of several models are not reflected on: the version that would reflect isn't known";
-        wrong.push(Mistake::in_node(node, &["with", "reflect"], message).help("leave `reflect` out, or `by_name`"));
+        mistakes.push(Mistake::in_node(node, &["with", "reflect"], message).help("leave `reflect` out, or `by_name`"));
     }
-    wrong
+    mistakes
 }
 
 /// The game of the node's panel.

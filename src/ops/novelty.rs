@@ -85,7 +85,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Novelty>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, wrong, notes, remembers: |_| true, ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes, notes, remembers: |_| true, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -100,7 +100,7 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A key that is no text, and counts that a resumed run could not go on with.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Novelty>(node) else { return vec![] };
     let mut found = Vec::new();
     let fits: &[Kind] = if with.keyed.pointless() { &[Kind::Text, Kind::U64] } else { &[Kind::Text] };
@@ -112,7 +112,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
         let message = "`of` names a state, and `count: retrieved` counts entries of a memory";
         found.push(Mistake::in_node(node, &["with", "of"], message).help("leave it out, or write `count: visits`"));
     }
-    found.extend(with.keyed.wrong(node));
+    found.extend(with.keyed.mistake(node));
     found.extend(unlogged(node, pipeline, "counts over iterations, and a resumed run reads its counts in the log"));
     found
 }

@@ -35,7 +35,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ReflectionSettings>(),
     outside: render,
     inside: Some(inside),
-    hooks: Hooks { needs, wrong, head: |_| Some(RequiredHead::Language), makes, words, ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes, head: |_| Some(RequiredHead::Language), makes, words, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -55,28 +55,28 @@ fn words(node: &Node) -> Result<Vec<String>, Mistake> {
 }
 
 /// Checks the prompt, its placeholder for memories, and the memories that are read.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<ReflectionSettings>(node) else { return vec![] };
-    let mut wrongs = Vec::new();
+    let mut mistakes = Vec::new();
     if with.tries > 1 && with.temperature.or(with.agent.temperature) == Some(0.0) {
         let message = "at temperature 0 the answer is the same each time, so that `tries` asks in vain";
-        wrongs.push(Mistake::in_node(node, &["with", "tries"], message).help("give it a temperature above 0, or leave `tries` out"));
+        mistakes.push(Mistake::in_node(node, &["with", "tries"], message).help("give it a temperature above 0, or leave `tries` out"));
     }
     match agents::question(node, &[], &with.agent) {
-        Err(wrong) => wrongs.push(wrong),
-        Ok(question) => wrongs.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
+        Err(mistake) => mistakes.push(mistake),
+        Ok(question) => mistakes.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
     }
     match pipeline.around(&node.id) {
-        None => wrongs.extend(reading::wrong(node, pipeline, &with.agent, &["rows"])),
+        None => mistakes.extend(reading::mistakes(node, pipeline, &with.agent, &["rows"])),
         Some(around) => {
             for input in node.inputs.iter().filter(|input| input.port != "rows") {
                 let message =
                     format!("`{}` has no meaning in the loop `{}`, where attempts read notes on earlier ones", input.port, around.id);
-                wrongs.push(Mistake::in_node(node, &["inputs", &input.port], message).help("leave it out"));
+                mistakes.push(Mistake::in_node(node, &["inputs", &input.port], message).help("leave it out"));
             }
         }
     }
-    wrongs
+    mistakes
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {

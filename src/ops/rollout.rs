@@ -113,7 +113,7 @@ pub const OPERATOR: Operator = Operator {
     inside: Some(inside),
     hooks: Hooks {
         needs,
-        wrong,
+        mistakes,
         head: |_| Some(RequiredHead::Language),
         expert: |with| with.typed::<Rollout>().is_some_and(|with| with.actor == Actor::Expert),
         makes,
@@ -161,13 +161,13 @@ fn equal_draws(with: &Rollout) -> Option<&'static str> {
 }
 
 /// What the node asks for in vain.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };
     let differ = with.actor != Actor::Expert && with.samples > 1;
-    let mut wrongs = placement::wrong(node, pipeline, &RolloutNeeds { groups: with.groups, differ, agent: &with.play.agent });
-    wrongs.extend(agents::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
-    wrongs.extend(with.branch.iter().flat_map(|branch| trees::wrong(node, pipeline, branch, equal_draws(&with))));
-    wrongs
+    let mut mistakes = placement::mistakes(node, pipeline, &RolloutNeeds { groups: with.groups, differ, agent: &with.play.agent });
+    mistakes.extend(agents::mistakes(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
+    mistakes.extend(with.branch.iter().flat_map(|branch| trees::mistakes(node, pipeline, branch, equal_draws(&with))));
+    mistakes
 }
 
 fn needs(with: &With) -> Vec<Need> {

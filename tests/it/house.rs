@@ -110,7 +110,7 @@ fn known(code: &str) -> BTreeSet<String> {
 }
 
 /// The arrow that goes up or sideways, if `folder` knows `other`.
-fn wrong(folder: &str, other: &str) -> bool {
+fn climbs(folder: &str, other: &str) -> bool {
     match (floor(folder), floor(other)) {
         (Some(here), Some(there)) => folder != other && there <= here,
         // A name that is no folder is a type or a macro of the library's root.
@@ -132,23 +132,23 @@ fn arrows_go_down() {
     let sources = sources();
     assert!(sources.len() > 250);
     let mut arrows = 0;
-    let mut wrongs = Vec::new();
+    let mut faults = Vec::new();
     for source in sources.iter().filter(|source| source.folder != "lib" && !source.folder.starts_with("flow_")) {
         assert!(floor(&source.folder).is_some(), "`{}` stands on no floor: say on which in tests/it/house.rs", source.folder);
         for other in known(&source.code) {
             arrows += usize::from(floor(&other).is_some());
-            if wrong(&source.folder, &other) {
-                wrongs.push(format!("{}: `{}` knows `{other}`, which doesn't stand below it", source.path.display(), source.folder));
+            if climbs(&source.folder, &other) {
+                faults.push(format!("{}: `{}` knows `{other}`, which doesn't stand below it", source.path.display(), source.folder));
             }
         }
     }
     assert!(arrows > 100, "only {arrows} arrows: are imports still read?");
-    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 #[test]
 fn a_library_is_known_where_it_is_at_home() {
-    let mut wrongs = Vec::new();
+    let mut faults = Vec::new();
     let mut homes = 0;
     for source in sources() {
         for (crates, folders) in LIBRARIES {
@@ -160,13 +160,13 @@ fn a_library_is_known_where_it_is_at_home() {
             for name in crates.iter().filter(uses) {
                 homes += 1;
                 if !folders.contains(&source.folder.as_str()) {
-                    wrongs.push(format!("{}: `{name}` is known in {} alone", source.path.display(), folders.join(" and ")));
+                    faults.push(format!("{}: `{name}` is known in {} alone", source.path.display(), folders.join(" and ")));
                 }
             }
         }
     }
     assert!(homes > 50, "only {homes} uses: are libraries still called so?");
-    assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 /// The reader itself is held to what it should see.
@@ -174,7 +174,7 @@ fn a_library_is_known_where_it_is_at_home() {
 fn imports_are_read_whole() {
     let code = "use crate::ops::{self, Kind};\nuse crate::{rollout, dataflow::{Context, cli}, main as s};\nfn f() { flow_env::make(); }";
     assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["dataflow", "main", "ops", "rollout"]);
-    assert!(wrong("rollout", "dataflow") && wrong("dataflow", "ops") && !wrong("ops", "rollout") && !wrong("cli", "cli"));
+    assert!(climbs("rollout", "dataflow") && climbs("dataflow", "ops") && !climbs("ops", "rollout") && !climbs("cli", "cli"));
 }
 
 /// The paths of an import: those in braces written out.
@@ -292,8 +292,8 @@ fn a_package_keeps_to_its_budget() {
     };
     let count = |root: &str| sources_of(Path::new(root), None).iter().map(lines).sum::<usize>();
     let found = BUDGETS.map(|(root, most)| (root, count(root), most));
-    let wrong: Vec<_> = found.into_iter().filter(|(_, all, most)| !(most / 2..=*most).contains(all)).collect();
-    assert!(wrong.is_empty(), "(package, lines of code, budget): delete some, or decide on more in BUDGETS: {wrong:?}");
+    let faulty: Vec<_> = found.into_iter().filter(|(_, all, most)| !(most / 2..=*most).contains(all)).collect();
+    assert!(faulty.is_empty(), "(package, lines of code, budget): delete some, or decide on more in BUDGETS: {faulty:?}");
 }
 
 /// A page that names a file names one that is there.
@@ -303,7 +303,7 @@ fn paths_in_pages_exist() {
     let pages = ["README.md", "CONTRIBUTING.md", "AGENTS.md", "crates/README.md", "benches/README.md", "papers/README.md"]
         .map(|page| root.join(page));
     let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let (mut named, mut wrong) = (0, Vec::new());
+    let (mut named, mut missing) = (0, Vec::new());
     for page in pages.into_iter().chain(docs.filter(|path| path.extension().is_some_and(|end| end == "md"))) {
         let text = std::fs::read_to_string(&page).unwrap();
         for path in text.split('`').skip(1).step_by(2) {
@@ -314,11 +314,11 @@ fn paths_in_pages_exist() {
             if plain && ours && path.contains('/') {
                 named += 1;
                 if !root.join(path).exists() {
-                    wrong.push(format!("{}: `{path}`", page.strip_prefix(root).unwrap().display()));
+                    missing.push(format!("{}: `{path}`", page.strip_prefix(root).unwrap().display()));
                 }
             }
         }
     }
     assert!(named > 30, "only {named} paths: are they still written so?");
-    assert!(wrong.is_empty(), "there are no such files:\n{}", wrong.join("\n"));
+    assert!(missing.is_empty(), "there are no such files:\n{}", missing.join("\n"));
 }

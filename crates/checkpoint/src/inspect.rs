@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// A vocabulary of bytes; of words it is larger.
 const BYTES: usize = 258;
 
-/// What is wrong with a model: the setting that says it, and what it comes to.
-type Wrong = (&'static str, PolicyError);
+/// A fault of a model, with the setting that has it.
+type SettingFault = (&'static str, PolicyError);
 
 /// What is known of a model before it is loaded.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ pub struct Inspected {
 ///
 /// # Errors
 /// The setting that is wrong, and why.
-pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<Inspected, Wrong> {
+pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<Inspected, SettingFault> {
     let fault = |setting: &'static str| move |fault: ModelFault| (setting, PolicyError::model(name, fault));
     match &models[name] {
         ModelSettings::New(new) => {

@@ -104,11 +104,11 @@ fn listed(names: &[String]) -> String {
 
 fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel> {
     let path = folder.join(CONFIG);
-    let wrong = |fault| PolicyError::at(&path, fault);
+    let fault = |fault| PolicyError::at(&path, fault);
     let format = json.get("format").and_then(Value::as_str).unwrap_or_default();
-    let read_architecture = find(format).ok_or_else(|| wrong(FileFault::UnknownFormat))?;
+    let read_architecture = find(format).ok_or_else(|| fault(FileFault::UnknownFormat))?;
     let NewModelConfig { shape, version, steps, .. } = serde_json::from_value(json).map_err(|e| PolicyError::file(&path, e))?;
-    let architecture = read_architecture(&shape).map_err(wrong)?;
+    let architecture = read_architecture(&shape).map_err(fault)?;
     let words: Vec<String> = read(&folder.join(WORDS_FILE))?;
     let (tokens, vocab) = (Tokenizer::new(&words).vocab_size(), architecture.sizes().vocab);
     // With another vocabulary every token would mean another word.
@@ -124,8 +124,8 @@ fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel> {
 
 fn open_published(folder: &Path, config: &Value) -> Result<StoredModel> {
     let path = folder.join(CONFIG);
-    let wrong = |fault| PolicyError::at(&path, fault);
-    let mut architecture = described(config).map_err(wrong)?;
+    let fault = |fault| PolicyError::at(&path, fault);
+    let mut architecture = described(config).map_err(fault)?;
     let tokenizer = tokenizer(folder)?;
     let source = Box::new(SafetensorsFiles::of_folder(folder)?);
     // As `transformers`: an output matrix that lies there and isn't the embedding counts, whatever the configuration
@@ -133,7 +133,7 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel> {
     if config["tie_word_embeddings"] == true && source.differ(EMBEDDING, OUTPUT)? {
         let mut untied = config.clone();
         untied["tie_word_embeddings"] = false.into();
-        architecture = described(&untied).map_err(wrong)?;
+        architecture = described(&untied).map_err(fault)?;
     }
     let (trained, moments) = (folder.join(TRAINED), folder.join(MOMENTS));
     let trained = if trained.exists() { read(&trained)? } else { TrainingProgress::default() };

@@ -77,8 +77,8 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
     let Some(mut pipeline) = check(&tree, folders[0], looks.tests, catalog, &mut report) else { return Err(report.finish()) };
     pipeline.paths = paths;
     report.kind(Code::Missing);
-    for wrong in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {
-        report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
+    for mistake in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {
+        report.add(tree.deepest(pipeline.written(&mistake.at)).at, mistake.message, mistake.help);
     }
     if report.len() > 0 {
         return Err(report.finish());

@@ -49,7 +49,7 @@ pub fn contradictions(
     let branches = flow_log::columns(run, manifest, &table.id)?.iter().any(|column| column == BRANCH_OF);
     let sums = sums(run, (table, player), branches, end)?;
     let rowless = rowless(pipeline, player);
-    let (mut wrong, mut unknown): (BTreeMap<String, BTreeSet<u64>>, BTreeMap<String, BTreeSet<u64>>) = Default::default();
+    let (mut differing, mut unknown): (BTreeMap<String, BTreeSet<u64>>, BTreeMap<String, BTreeSet<u64>>) = Default::default();
     for committed in manifest.committed.iter().filter(|committed| committed.iteration < end) {
         let metrics = [&player.id, &table.id].into_iter().find_map(|id| committed.metrics.get(id));
         let own = committed.metrics.get(&player.id).into_iter().flatten();
@@ -60,7 +60,7 @@ pub fn contradictions(
             let counted =
                 ["turns", "failed"].into_iter().filter(|name| metrics.is_some_and(|all| all.get(*name).is_some_and(|n| *n != 0.0)));
             for name in counted {
-                wrong.entry(name.into()).or_default().insert(committed.iteration);
+                differing.entry(name.into()).or_default().insert(committed.iteration);
             }
             continue;
         };
@@ -71,7 +71,7 @@ pub fn contradictions(
             let agrees =
                 |value: &f64| values.iter().any(|(sum, slack)| (value - sum).abs() <= *slack || value.is_nan() && !sum.is_finite());
             if !logged.map_or(optional, agrees) {
-                wrong.entry(name).or_default().insert(committed.iteration);
+                differing.entry(name).or_default().insert(committed.iteration);
             }
         }
     }
@@ -82,7 +82,7 @@ pub fn contradictions(
     let unnamed = |(name, iterations): (String, BTreeSet<u64>)| {
         format!("`{}` has a metric `{name}`, which a node of its kind doesn't have, in {}", player.id, iterations_text(&iterations))
     };
-    Ok(wrong.into_iter().map(sentence).chain(unknown.into_iter().map(unnamed)).collect())
+    Ok(differing.into_iter().map(sentence).chain(unknown.into_iter().map(unnamed)).collect())
 }
 
 /// Whether an episode of the player may have no row: a program may end before its first call.

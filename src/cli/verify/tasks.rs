@@ -139,11 +139,11 @@ impl Expected {
         };
         // In a loop a task may have more.
         let exact = table.id == player.id;
-        let wrong = [
+        let contradictions = [
             told(&others, &format!("has played tasks {given}")),
             told(&lacking, "lacks episodes of tasks that it was given"),
             told(&more, &format!("has a sample beyond its {samples}")).filter(|_| exact),
         ];
-        wrong.into_iter().flatten().collect()
+        contradictions.into_iter().flatten().collect()
     }
 }

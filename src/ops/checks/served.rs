@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Models that servers can't generate for, and nodes whose rows would get log-probabilities of another distribution
 /// than the update computes.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["serve"].is_object()) {
         // What isn't in its form is reported as that.

@@ -7,7 +7,7 @@ use flow_pipeline::{Mistake, Node, Pipeline, Role};
 use serde_json::Value;
 
 /// What such a server can't compute, where a node asks for it.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for (name, _) in pipeline.models.iter().filter(|(_, model)| model["train"]["tinker"].is_string()) {
         let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
@@ -23,23 +23,23 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
 fn learnt(node: &Node, model: &str) -> Vec<Mistake> {
     let with = node.with.raw();
     let number = |key: &str, default: f64| with[key].as_f64().unwrap_or(default);
-    let wrong = |at: &str, what: String, help: &str| Mistake::in_node(node, &["with", at], what).help(help);
+    let mistake = |at: &str, what: String, help: &str| Mistake::in_node(node, &["with", at], what).help(help);
     let mut mistakes = Vec::new();
     if number("entropy", 0.0) != 0.0 {
         let what = format!("`{model}` learns on a server that has log-probabilities and no entropies");
-        mistakes.push(wrong("entropy", what, "leave `entropy` out"));
+        mistakes.push(mistake("entropy", what, "leave `entropy` out"));
     }
     if number("temperature", 1.0) != 1.0 {
         let what = format!("`{model}` learns on a server that has log-probabilities at temperature 1 alone");
-        mistakes.push(wrong("temperature", what, "leave `temperature` out"));
+        mistakes.push(mistake("temperature", what, "leave `temperature` out"));
     }
     if number("max_grad_norm", 1.0) != 0.0 {
         let what = format!("`{model}` learns on a server that may ignore `max_grad_norm` without a word, as SkyRL does");
-        mistakes.push(wrong("max_grad_norm", what, "write `max_grad_norm: 0`"));
+        mistakes.push(mistake("max_grad_norm", what, "write `max_grad_norm: 0`"));
     }
     if with["weight_decay_of"].as_object().is_some_and(|of| !of.is_empty()) {
         let what = format!("`{model}` learns on a server that has one `weight_decay` for all matrices");
-        mistakes.push(wrong("weight_decay_of", what, "leave it out"));
+        mistakes.push(mistake("weight_decay_of", what, "leave it out"));
     }
     mistakes
 }

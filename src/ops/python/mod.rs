@@ -42,7 +42,7 @@ pub const OPERATOR: Operator = Operator {
         makes,
         unknown,
         kept: |with| description::kept(&with.typed::<PythonSettings>()?.function, with.raw()),
-        wrong: mistakes,
+        mistakes,
         remembers: |with| with.typed::<PythonSettings>().and_then(|with| description(&with.function).ok()).is_some_and(|said| said.state),
         targets: |with| makes(with).iter().any(|column| column == "value_target"),
         ..Hooks::NONE

@@ -63,7 +63,7 @@ pub const OPERATOR: Operator = Operator {
             with.typed::<RewardWeights>().and_then(|with| with.explore.as_ref().map(|_| EXPLORATION.to_owned())).into_iter().collect()
         },
         lacks,
-        wrong: |node, _| wrong(node),
+        mistakes: |node, _| mistakes(node),
         head: |with| with.typed::<RewardWeights>()?.model.as_ref().map(|_| RequiredHead::Language),
         weighs: Some(weighs),
         ..Hooks::NONE
@@ -103,7 +103,7 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A buffer that would begin before the response does, a divergence of nothing, and models without a use.
-fn wrong(node: &Node) -> Vec<Mistake> {
+fn mistakes(node: &Node) -> Vec<Mistake> {
     let Ok(with) = settings::<RewardWeights>(node) else { return vec![] };
     let mut mistakes = Vec::new();
     if let Some(overlong) = with.overlong.as_ref().filter(|overlong| overlong.buffer > overlong.max) {
@@ -263,7 +263,7 @@ mod tests {
         let mistakes = |with| {
             let with = With::read(with, &serde_json::Value::Null, OPERATOR.settings.read).unwrap();
             let node = Node { id: "reward".into(), op: "reward".into(), inputs: vec![], with, body: None, columns: None };
-            wrong(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
+            mistakes(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
         };
         use serde_json::json;
         assert_eq!(mistakes(json!({ "kl": 0.1 })), ["nodes.reward.with.kl"]);

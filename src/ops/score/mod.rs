@@ -73,7 +73,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Score>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, makes, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
+    hooks: Hooks { needs, makes, mistakes: |node, _| mistakes(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
 };
 
 impl Score {
@@ -92,9 +92,9 @@ fn makes(with: &With) -> Vec<String> {
     with.typed::<Score>().map_or_else(Vec::new, |with| with.targets.keys().map(|name| format!("{SCORE}{name}")).collect())
 }
 
-fn wrong(node: &Node) -> Vec<Mistake> {
+fn mistakes(node: &Node) -> Vec<Mistake> {
     settings::<Score>(node)
-        .map_or_else(|_| vec![], |with| with.templates().filter_map(|(at, text)| templates::wrong(node, &at, text)).collect())
+        .map_or_else(|_| vec![], |with| with.templates().filter_map(|(at, text)| templates::mistake(node, &at, text)).collect())
 }
 
 /// All rows on the first worker: the model is on the policy thread, and one batch gives the same bits on any number of

@@ -48,9 +48,9 @@ pub fn check(tree: &Tree, folder: &Path, look: bool, catalog: &Catalog, report: 
     }
     let columns = catalog.logged.is_empty().then_some(columns);
     let pipeline = resolve::pipeline(sketch, &order.sorted, &columns, tree.json());
-    for wrong in (catalog.wrong)(&pipeline) {
-        report.kind(wrong.code);
-        report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
+    for mistake in (catalog.mistakes)(&pipeline) {
+        report.kind(mistake.code);
+        report.add(tree.deepest(pipeline.written(&mistake.at)).at, mistake.message, mistake.help);
     }
     (report.len() == 0).then_some(pipeline)
 }

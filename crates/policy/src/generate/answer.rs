@@ -44,11 +44,11 @@ impl<'a> PartialAnswer<'a> {
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
     pub fn new(request: &'a Request, index: usize, (sampling, stops): (&Sampling, Stops<'a>), net: &'a Net) -> Result<PartialAnswer<'a>> {
-        let wrong = |fault| PolicyError::Row { row: index, fault };
+        let fault = |fault| PolicyError::Row { row: index, fault };
         let limit = request.longest(sampling);
-        check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
+        check(&request.prompt, &request.choices, limit, &net.sizes).map_err(fault)?;
         let constraint =
-            if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?) };
+            if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(fault)?) };
         let free = request.choices.iter().all(|choice| choice.last() == Some(&OPEN));
         let said = (free && sampling.penalises()).then(|| Said::new(&request.prompt, sampling));
         let ((prompt, read, forced, reply), seed, ends, done) = (Default::default(), request.seed, &net.ends, limit == 0);
