@@ -3,7 +3,7 @@
 //! Resets and steps don't wait; their views are collected as they arrive. So the policy can answer the episodes that
 //! are ready while slow environments still work.
 
-use super::here::LocalEpisodes;
+use super::local::LocalEpisodes;
 use super::process::{wait, EpisodeAnswer, EpisodeRequest, Pool, ProcessError, Programs};
 use super::view::{EpisodeResults, EpisodeView};
 use super::{Act, EnvError, Fault, Game, Task};
@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub struct Environments {
     programs: Programs,
-    here: LocalEpisodes,
+    local: LocalEpisodes,
     /// The program that plays an episode.
-    there: BTreeMap<usize, String>,
+    remote_program: BTreeMap<usize, String>,
     pools: BTreeMap<String, Pool>,
     /// Episodes whose next view is still to come.
     waiting: BTreeSet<usize>,
     views: Vec<(usize, Result<EpisodeView, Fault>)>,
     advice: BTreeMap<usize, Result<Option<String>, Fault>>,
     /// Episodes that an expert plays in a process, each with whether its next action has already been requested.
-    led: BTreeMap<usize, bool>,
+    expert_actions: BTreeMap<usize, bool>,
 }
 
 /// An episode to be begun: its number, its task, and whether its admissible actions are to be listed. Our own games
@@ -39,12 +39,12 @@ impl Environments {
 
     /// Drops all episodes; processes keep running.
     pub fn clear(&mut self) {
-        self.close(&self.there.keys().copied().collect::<Vec<_>>());
-        self.here.clear();
+        self.close(&self.remote_program.keys().copied().collect::<Vec<_>>());
+        self.local.clear();
         self.waiting.clear();
         self.views.clear();
         self.advice.clear();
-        self.led.clear();
+        self.expert_actions.clear();
     }
 
     /// The rules of a game, for the head of a full prompt.
@@ -74,12 +74,12 @@ impl Environments {
         for (episode, task, listed) in starts {
             match task.game.program() {
                 Some(program) => {
-                    self.there.insert(*episode, program.name.clone());
+                    self.remote_program.insert(*episode, program.name.clone());
                     self.waiting.insert(*episode);
                     asks.entry(&program.name).or_default().push((*episode, EpisodeRequest::Reset(task), *listed));
                 }
                 None => {
-                    let view = self.here.begin(*episode, task.make()?);
+                    let view = self.local.begin(*episode, task.make()?);
                     self.views.push((*episode, view));
                 }
             }
@@ -100,12 +100,12 @@ impl Environments {
                 asks.entry(self.program(*episode)?).or_default().push((*episode, *act, false));
                 continue;
             };
-            match self.here.act(*episode, text) {
+            match self.local.act(*episode, text) {
                 Some(view) => self.views.push((*episode, view)),
                 None => {
                     self.waiting.insert(*episode);
-                    let led = self.led.get_mut(episode).map(|already_asked| *already_asked = true).is_some();
-                    asks.entry(self.program(*episode)?).or_default().push((*episode, *act, led));
+                    let expert_actions = self.expert_actions.get_mut(episode).map(|already_asked| *already_asked = true).is_some();
+                    asks.entry(self.program(*episode)?).or_default().push((*episode, *act, expert_actions));
                 }
             }
         }
@@ -148,9 +148,9 @@ impl Environments {
         for episode in episodes {
             self.waiting.remove(episode);
             self.advice.remove(episode);
-            self.led.remove(episode);
-            self.here.close(*episode);
-            if let Some(name) = self.there.remove(episode) {
+            self.expert_actions.remove(episode);
+            self.local.close(*episode);
+            if let Some(name) = self.remote_program.remove(episode) {
                 over.entry(name).or_default().push(*episode);
             }
         }
@@ -163,23 +163,23 @@ impl Environments {
 
     /// Gives an episode's expert the notes on an earlier attempt; a process has no such expert.
     pub fn tell(&mut self, episode: usize, note: &str) {
-        self.here.tell(episode, note);
+        self.local.tell(episode, note);
     }
 
     /// The expert's action in each of these episodes; `None` where it knows no way on.
     pub fn expert(&mut self, episodes: &[usize]) -> EpisodeResults<Option<String>> {
         let mut asks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for episode in episodes {
-            match self.here.expert(*episode) {
+            match self.local.expert(*episode) {
                 Some(advice) => drop(self.advice.insert(*episode, advice)),
-                None if self.led.get(episode) == Some(&true) => drop(self.led.insert(*episode, false)),
+                None if self.expert_actions.get(episode) == Some(&true) => drop(self.expert_actions.insert(*episode, false)),
                 None => asks.entry(self.program(*episode)?).or_default().push(*episode),
             }
         }
         for (name, asks) in asks {
             let pool = self.pool(&name)?;
             pool.advise(&asks)?;
-            self.led.extend(asks.into_iter().map(|episode| (episode, false)));
+            self.expert_actions.extend(asks.into_iter().map(|episode| (episode, false)));
         }
         loop {
             self.collect();
@@ -195,7 +195,7 @@ impl Environments {
     /// What the expert of an episode writes in these tagged parts of its answer, beside the action that it gave; a
     /// process's writes nothing.
     pub fn expert_parts(&mut self, episode: usize, tags: &[&str]) -> Vec<Option<String>> {
-        tags.iter().map(|tag| self.here.expert_part(episode, tag)).collect()
+        tags.iter().map(|tag| self.local.expert_part(episode, tag)).collect()
     }
 
     /// Begins episodes and waits for the observations of all.
@@ -234,7 +234,7 @@ impl Environments {
 
     /// The name of the program that plays an episode.
     fn program(&self, episode: usize) -> Result<String, EnvError> {
-        self.there.get(&episode).cloned().ok_or(EnvError::Unstarted(episode))
+        self.remote_program.get(&episode).cloned().ok_or(EnvError::Unstarted(episode))
     }
 
     /// The processes of a program, started when they are first needed.
@@ -300,7 +300,7 @@ mod tests {
         }));
         let mut envs = Environments::default();
         for (episode, place) in ["nowhere", "step", "admissible", "expert"].into_iter().enumerate() {
-            envs.here.games.insert(episode, Box::new(Brittle(place)));
+            envs.local.games.insert(episode, Box::new(Brittle(place)));
         }
         let advice = envs.expert(&[0, 3]).unwrap();
         assert_eq!(advice[0], Ok(Some("expert".into())));
@@ -312,7 +312,7 @@ mod tests {
             assert!(fault.own && fault.cause == Cause::Panic);
             assert!(fault.text.starts_with(&format!("{place} broke (crates/env/src/environments.rs:")), "{}", fault.text);
         }
-        assert_eq!(envs.here.games.keys().copied().collect::<Vec<_>>(), [0, 3], "what broke in a step is gone");
+        assert_eq!(envs.local.games.keys().copied().collect::<Vec<_>>(), [0, 3], "what broke in a step is gone");
         let again = Task::parse("minesweeper-4x4-m2-s1").unwrap();
         assert!(envs.reset(&[(1, &again)]).unwrap()[0].is_ok(), "and its number can be used again");
         assert_eq!(TOLD.load(Ordering::SeqCst), 0);

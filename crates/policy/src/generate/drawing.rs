@@ -22,7 +22,7 @@ const ROWS: i64 = 256;
 /// Writes the next token of each of `answers`, which come with their row of `logits` `[rows, vocabulary]`.
 pub fn next(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampling: &Sampling) {
     if logits.device().is_cuda() {
-        return next_there(logits, answers, sampling);
+        return next_on_device(logits, answers, sampling);
     }
     let (vocab, logits) = (logits.size()[1] as usize, values(logits));
     for (row, answer) in answers {
@@ -31,7 +31,7 @@ pub fn next(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampli
 }
 
 /// As [`next`], drawn where the logits lie.
-pub fn next_there(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampling: &Sampling) {
+pub fn next_on_device(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampling: &Sampling) {
     let (vocab, device) = (logits.size()[1], logits.device());
     // Among the few tokens that choices allow it is drawn here, and only their logits come over.
     let allowed: Vec<Option<Vec<u32>>> = answers.iter().map(|(_, answer)| answer.allowed()).collect();

@@ -24,7 +24,7 @@ use decode::write;
 use flow_int8::trie::shared;
 use flow_model::{GenerationOutput, Request, Result, Sampling, Tally, PAD_TO};
 use flow_text::Tokenizer;
-use read::{read_there, ReadResult};
+use read::{read_on_device, ReadResult};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use stops::Stops;
@@ -132,7 +132,7 @@ fn answer<'a>(
         drawing::next(logits, &mut rows, sampling);
         begun.into_iter().map(|(_, answer)| answer).collect()
     };
-    let ReadResult { outputs, paths, mut computed } = read_there(net, store, &begins, threads, first)?;
+    let ReadResult { outputs, paths, mut computed } = read_on_device(net, store, &begins, threads, first)?;
     for answer in outputs {
         let index = answer.index;
         answers[index] = answer;
@@ -283,7 +283,7 @@ mod tests {
         for _ in 0..4 {
             let logits: Vec<f32> = (0..11 * 40).map(|_| 3.0 * random.unit() as f32).collect();
             let logits = Tensor::from_slice(&logits).view([11, 40]);
-            for (answers, next) in [(&mut here, drawing::next as fn(&_, &mut [_], &_)), (&mut there, drawing::next_there)] {
+            for (answers, next) in [(&mut here, drawing::next as fn(&_, &mut [_], &_)), (&mut there, drawing::next_on_device)] {
                 let live = answers.iter_mut().enumerate().filter(|(_, answer)| !answer.done);
                 next(&logits, &mut live.map(|(i, answer)| (i.min(10), answer)).collect::<Vec<_>>(), &sampling);
             }

@@ -121,8 +121,8 @@ impl TrainedModel {
         let passing = Passing::new(train.folder.as_deref())?;
         let begun = passing.0.join("start");
         // No weights can be sent to a server of Tinker's protocol: one that learnt there is named.
-        let there = train.tinker.is_some() && adapter.is_some();
-        let adapter = match local.and_then(|local| local.adapter.as_ref()).filter(|_| !there) {
+        let remote = train.tinker.is_some() && adapter.is_some();
+        let adapter = match local.and_then(|local| local.adapter.as_ref()).filter(|_| !remote) {
             // Both begin with the same numbers.
             Some(write) => write(&begun).map(|()| Some(begun))?,
             None if train.tinker.is_some() => adapter,
@@ -171,12 +171,12 @@ impl TrainedModel {
             passing,
             learning: Cell::new(false),
         };
-        trained.begun_there(local.is_none() && !there && train.tinker.is_some())
+        trained.begun_on_server(local.is_none() && !remote && train.tinker.is_some())
     }
 
     /// Where the adapter begins on a server: the weights of version 0 come from there.
-    fn begun_there(mut self, there: bool) -> Result<TrainedModel> {
-        if there {
+    fn begun_on_server(mut self, remote: bool) -> Result<TrainedModel> {
+        if remote {
             let folder = self.passing.0.join("start");
             self.write("export", 0, &folder)?;
             self.versions = VecDeque::from([(0, folder)]);
