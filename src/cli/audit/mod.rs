@@ -24,7 +24,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use clap::{Args, ValueEnum};
 use draw::{draw, restored, Draw, Restored, Rule, Turn};
-use entries::Told;
+use entries::EntryUse;
 use flow_core::files;
 use flow_env::Environments;
 use flow_log::Run;
@@ -208,7 +208,7 @@ impl AuditArgs {
         }
         let _lock = self.lock(source)?;
         let done = self.done(source)?;
-        let left: Vec<&Told> = drawn.iter().filter(|told| !done.contains(&told.turn.hash())).collect();
+        let left: Vec<&EntryUse> = drawn.iter().filter(|used| !done.contains(&used.turn.hash())).collect();
         let each = recall::WAYS.len() * self.plays as usize;
         let cost = format!(
             "{kept} episodes began with entries of a memory, or with notes, and have their weights; {} are drawn, {} of them are done\n\
@@ -229,15 +229,15 @@ impl AuditArgs {
         let now = &left[..affordable];
         if !now.is_empty() {
             let (policy, mut sampler) = self.sampler(source)?;
-            for (n, told) in now.chunks(EPISODES).enumerate() {
+            for (n, uses) in now.chunks(EPISODES).enumerate() {
                 let mut rows = Vec::new();
-                for told in told {
-                    source.restore(&policy, told.turn.version)?;
-                    rows.extend(entries::tried((&mut sampler, &policy), source, &memories, told, (self.plays, self.gamma))?);
+                for used in uses {
+                    source.restore(&policy, used.turn.version)?;
+                    rows.extend(entries::tried((&mut sampler, &policy), source, &memories, used, (self.plays, self.gamma))?);
                 }
                 let before = done.len() + n * EPISODES;
                 flow_log::write_audit(&source.run, self.name(), &format!("episodes-{before:07}"), &play::batch(self.name(), &rows)?)?;
-                eprintln!("{} episodes are audited", before + told.len());
+                eprintln!("{} episodes are audited", before + uses.len());
             }
         }
         let figures = Worths::of(&source.run, self.name())?;

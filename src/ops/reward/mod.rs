@@ -152,7 +152,8 @@ fn weighs(node: &Node, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed>
 }
 
 fn weigh_all(rows: &[RecordBatch], with: &RewardWeights) -> Result<Vec<RecordBatch>, RowError> {
-    let weighed: Result<Vec<RecordBatch>, RowError> = with.task_of.paid(rows, with.gamma)?.iter().map(|batch| weigh(batch, with)).collect();
+    let weighed: Result<Vec<RecordBatch>, RowError> =
+        with.task_of.rewards(rows, with.gamma)?.iter().map(|batch| weigh(batch, with)).collect();
     with.score_of.scored(weighed?)
 }
 
