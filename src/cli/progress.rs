@@ -76,7 +76,7 @@ impl Progress {
         let learner = watched.learners.first().cloned();
         let mut decline = Decline::new(watched, iterations);
         for (iteration, figures) in earlier {
-            decline.saw(*iteration, figures);
+            decline.observe(*iteration, figures);
         }
         let before = earlier.iter().find_map(|(_, figures)| on_panel(figures, evaluations));
         let mut state = ProgressState { done: first, before, decline, ..ProgressState::default() };
@@ -122,7 +122,7 @@ impl Progress {
             (state.turns > 0.0).then(|| format!("{:.0} turns/s", state.turns / seconds.max(1e-9))),
         ];
         let fields: Vec<String> = fields.into_iter().flatten().collect();
-        for warning in state.decline.saw(committed.iteration, &committed.figures) {
+        for warning in state.decline.observe(committed.iteration, &committed.figures) {
             self.aside(|| warn(&warning));
             state.warnings.push(warning);
         }

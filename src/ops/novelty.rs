@@ -9,7 +9,7 @@
 use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
-use super::number_source::Whose;
+use super::number_source::NumberSource;
 use super::operator::{must, settings, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Place, Ports, Route};
@@ -47,7 +47,7 @@ struct Novelty {
     per: Per,
     /// The row that `novelty` is taken from: a control for its value. The counts stay its own.
     #[serde(default)]
-    whose: Whose,
+    whose: NumberSource,
 }
 
 /// The meaning of n.
@@ -125,7 +125,7 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Novelty>(node)?;
     // Numbers are shuffled among all rows of an iteration, whatever worker has them.
-    let route = if with.whose == Whose::Another { Route::One } else { with.per.route() };
+    let route = if with.whose == NumberSource::Another { Route::One } else { with.per.route() };
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
     let pointer = with.keyed.pointer(ctx.policy.as_ref());

@@ -168,7 +168,7 @@ mod tests {
                     response: Response::default(),
                 };
                 let next = order.get(place + 1).map_or_else(end, |(id, on)| view(*id, *on));
-                assert_eq!(episode.took(step, next, false, true).unwrap().is_some(), place == 2);
+                assert_eq!(episode.record(step, next, false, true).unwrap().is_some(), place == 2);
             }
             (episode.turns, episode.score)
         };

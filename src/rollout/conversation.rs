@@ -250,7 +250,7 @@ mod tests {
             tokens_of_answer.push(tokenizer.end());
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![], ..Request::default() };
-            let over = episode.took(
+            let over = episode.record(
                 Move {
                     request,
                     prompt_memory,

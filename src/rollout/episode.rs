@@ -151,7 +151,7 @@ impl Episode {
     /// # Errors
     /// If a program calls once more after the last turn allowed, or rewards a call that it didn't make: no reward
     /// follows from a failure.
-    pub fn took(&mut self, step: Move, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
+    pub fn record(&mut self, step: Move, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
         let Move { request, prompt_memory, action, unread, fork, answered_by, parts, response } = step;
         let Some(before) = self.view.take() else { return Ok(None) };
         let after = &view.step;
@@ -197,7 +197,7 @@ impl Episode {
     /// it, the final observation.
     ///
     /// # Errors
-    /// As of [`Episode::took`].
+    /// As of [`Episode::record`].
     pub fn shown(&mut self, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
         self.score += view.step.reward;
         self.calls.tell(&view.extras);
@@ -257,7 +257,7 @@ mod tests {
                 parts: vec![],
                 response,
             };
-            episode.took(step, view("next"), false, false).unwrap();
+            episode.record(step, view("next"), false, false).unwrap();
             let turn = episode.turns.last().unwrap();
             assert_eq!((turn.valid, turn.invalid), (unread.is_none(), unread));
         }

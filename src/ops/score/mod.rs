@@ -6,7 +6,7 @@ mod likelihood;
 
 use super::checks::templates;
 use super::episodes::inputs::newest;
-use super::number_source::Whose;
+use super::number_source::NumberSource;
 use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
 use crate::dataflow::stage::{stage, Stage};
@@ -44,7 +44,7 @@ struct Score {
     mode: Mode,
     /// The row that a score is taken from: a control for the value of scores.
     #[serde(default)]
-    whose: Whose,
+    whose: NumberSource,
 }
 
 /// The schema of the targets: names that columns can have, and templates.

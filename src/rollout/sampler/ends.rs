@@ -28,7 +28,7 @@ impl Sampler {
                 Ok(view) => match step {
                     Some(step) => {
                         let extras = view.extras.clone();
-                        let outcome = episode.took(step, view, last, parallel);
+                        let outcome = episode.record(step, view, last, parallel);
                         over.extend(self.ended(e, outcome, &extras));
                     }
                     None if refused => {
