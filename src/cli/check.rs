@@ -69,10 +69,10 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
 
 /// Whether libtorch is in one of its usual folders. To load it takes a quarter of a second, so that is done elsewhere only.
 fn libtorch_exists() -> bool {
-    let beside = || Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.join("../../torch/lib"));
+    let sibling = || Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.join("../../torch/lib"));
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let built = option_env!("LIBTORCH").map(|folder| Path::new(folder).join("lib"));
-    std::env::split_paths(&named).chain(beside()).chain(built).any(|folder| folder.join("libtorch_cpu.so").exists())
+    std::env::split_paths(&named).chain(sibling()).chain(built).any(|folder| folder.join("libtorch_cpu.so").exists())
 }
 
 /// Models that learn all their weights though they begin with an adapter: seldom intended, and many times as slow.

@@ -170,9 +170,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let made = stage(compute, ctx, move |_, rows| {
         past.map_or(Ok(()), |past| last.take(&rows[past]))?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
-        let beside = if has_others { View::sorted(&rows[1])? } else { None };
-        let beside = beside.map(|beside| beside.read(&read_of_others)).transpose()?;
-        let made = view.with(expressions.compute(&last.before(&view.read(&reads)?)?, beside.as_ref())?)?;
+        let others = if has_others { View::sorted(&rows[1])? } else { None };
+        let others = others.map(|others| others.read(&read_of_others)).transpose()?;
+        let made = view.with(expressions.compute(&last.before(&view.read(&reads)?)?, others.as_ref())?)?;
         past.map_or(Ok(()), |_| last.take(&made))?;
         Ok(made)
     });

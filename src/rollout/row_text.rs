@@ -76,7 +76,7 @@ impl RowText {
         let needs: Vec<String> = self.needs().into_iter().collect();
         let rows = view.read(&needs)?;
         let attempts = row::keys(&view.read(&ATTEMPT)?, &ATTEMPT);
-        let beside = |i: usize, other: Option<usize>| other.filter(|&other| attempts.get(other) == Some(&attempts[i]));
+        let neighbour = |i: usize, other: Option<usize>| other.filter(|&other| attempts.get(other) == Some(&attempts[i]));
         let text = |i: usize| {
             let filled = self.template.fill(|place| {
                 let own = self.columns.iter().find(|(name, _)| *name == place);
@@ -93,8 +93,8 @@ impl RowText {
                     return (first..i).map(|past| value(Some(past))).collect();
                 }
                 let from = match place {
-                    "before" => beside(i, i.checked_sub(1)),
-                    "after" => beside(i, Some(i + 1)),
+                    "before" => neighbour(i, i.checked_sub(1)),
+                    "after" => neighbour(i, Some(i + 1)),
                     _ => Some(i),
                 };
                 value(from)

@@ -6,7 +6,7 @@ use crate::encoder::EncoderDescription;
 use crate::opened::{self, opened};
 use crate::saved::{portable, published};
 use crate::stored;
-use flow_model::folder::WANTED;
+use flow_model::folder::EXPECTED_FILES;
 use flow_model::lora::{Adapter, Lora};
 use flow_model::parameters::Layout;
 use flow_model::tiny::Tiny;
@@ -109,7 +109,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
         }
         ModelSettings::Encode(encoder) => {
             let folder = Path::new(&encoder.encode);
-            let missing = || PolicyError::at(folder, FileFault::Unusable(format!("there is no encoder (a BERT) in it: {WANTED}")));
+            let missing = || PolicyError::at(folder, FileFault::Unusable(format!("there is no encoder (a BERT) in it: {EXPECTED_FILES}")));
             EncoderDescription::read(folder).and_then(|found| found.ok_or_else(missing)).map_err(|error| ("encode", error))?;
             Ok(Inspected::default())
         }

@@ -7,7 +7,7 @@ use crate::source::{check, TensorSource};
 use flow_core::files;
 use flow_core::printable::shell_word;
 use flow_model::config::{EMBEDDING, OUTPUT};
-use flow_model::folder::{names, read, LONGEST, WANTED};
+use flow_model::folder::{names, read, EXPECTED_FILES, LONGEST};
 use flow_model::lora::Adapter;
 use flow_model::on_disk::{gguf_at, is_adapter_folder, CONFIG, MOMENTS, TRAINED};
 use flow_model::{find, Architecture, FileFault, PolicyError, Result};
@@ -72,8 +72,8 @@ fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel> {
     if path.is_dir() && !config.exists() {
         let unusable = |what: String| Err(PolicyError::at(path, FileFault::Unusable(what)));
         return match &names(path)[..] {
-            [] => unusable(format!("the folder is empty: {WANTED}")),
-            all => unusable(format!("there is no `{CONFIG}`, but {}; {WANTED}", listed(all))),
+            [] => unusable(format!("the folder is empty: {EXPECTED_FILES}")),
+            all => unusable(format!("there is no `{CONFIG}`, but {}; {EXPECTED_FILES}", listed(all))),
         };
     }
     let json: Value = read(&config)?;
@@ -170,7 +170,7 @@ fn without_tokenizer(folder: &Path) -> String {
     let others = ["tokenizer.model", "vocab.json", "merges.txt", "vocab.txt"];
     let found: Vec<String> = names(folder).into_iter().filter(|name| others.contains(&name.as_str())).collect();
     if found.is_empty() {
-        return format!("there is no `tokenizer.json`: {WANTED}");
+        return format!("there is no `tokenizer.json`: {EXPECTED_FILES}");
     }
     let found = listed(&found);
     format!(

@@ -146,7 +146,7 @@ impl VersionedModel {
         // What need not be saved is packed as it is read, so that the base never lies in memory whole.
         let read = kept.filter(|_| named).map(|kept| packed(&stored, kept)).transpose()?.flatten();
         let mut model = match read {
-            Some(start) => VersionedModel::beside(start, stored.tokenizer, seed),
+            Some(start) => VersionedModel::frozen(start, stored.tokenizer, seed),
             None => {
                 // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
                 let mut saved = load_stored(stored, device, kind)?;
@@ -188,11 +188,11 @@ impl VersionedModel {
     fn packed(self, kept: MatrixFormat, saved: bool) -> VersionedModel {
         let VersionedModel { start, tokenizer, versions, seed, .. } = self;
         drop(versions);
-        VersionedModel::beside(start.packed(kept, saved), tokenizer, seed)
+        VersionedModel::frozen(start.packed(kept, saved), tokenizer, seed)
     }
 
     /// A model that begins with `start` and trains nothing of it: an adapter will stand beside it.
-    fn beside(start: Net, tokenizer: Arc<Tokenizer>, seed: u64) -> VersionedModel {
+    fn frozen(start: Net, tokenizer: Arc<Tokenizer>, seed: u64) -> VersionedModel {
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
         let (versions, stores, acting, cache, base) = Default::default();
         VersionedModel { start, tokenizer, versions, moments, stores, acting, cache, seed, base, published: false }

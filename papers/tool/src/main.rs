@@ -87,7 +87,7 @@ impl StudyArgs {
     fn run(self) -> Result<ExitCode> {
         let Some(file) = &self.study else { return finish(&serde_json::to_string_pretty(&schema())?) };
         let study: Study = flow_pipeline::document(file, "the study", &self.sets, Study::mistakes)?;
-        let flow = Flow::beside()?;
+        let flow = Flow::find()?;
         if let Some([table, row, column]) = self.cell.as_deref() {
             return finish(&page::origin(&StudyValues::new(&study, &flow), table, row, column)?);
         }

@@ -130,7 +130,7 @@ impl Select {
             attempts.zip(self.from_attempt).is_some_and(|((attempt, phase), from)| phase.value(i) == "play" && attempt.value(i) < from)
         };
         let called = if self.side.is_empty() { None } else { Some(row::texts(rows, "called")?) };
-        let beside = |i: usize| called.is_some_and(|called| self.side.iter().any(|side| side == called.value(i)));
+        let side_call = |i: usize| called.is_some_and(|called| self.side.iter().any(|side| side == called.value(i)));
         let answered = row::texts(rows, row::ANSWERED_BY).ok();
         let foreign = |i: usize| answered.is_some_and(|by| !["", model].contains(&by.value(i)));
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
@@ -140,7 +140,7 @@ impl Select {
             "yes" if cut.get(i) == Some(&true) => "truncated",
             "yes" if stale(i) => "too_stale",
             "yes" if earlier(i) => "earlier_attempt",
-            "yes" if beside(i) => "side_call",
+            "yes" if side_call(i) => "side_call",
             reason => reason,
         };
         Ok((0..view.len()).map(|i| reason(i).to_owned()).collect())

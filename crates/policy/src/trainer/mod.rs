@@ -19,7 +19,7 @@ use flow_checkpoint::saved::TrainingProgress;
 use flow_checkpoint::stored;
 use flow_core::files::{passing_prefix, remove_lost};
 use flow_core::seed::{bytes, mix, text};
-use flow_model::folder::{json, read, whole};
+use flow_model::folder::{json, read, write_atomically};
 use flow_model::on_disk::{is_moments, CONFIG, TRAINED};
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
 use flow_model::Sizes;
@@ -256,7 +256,7 @@ impl TrainedModel {
     }
 
     fn write(&self, request: &str, version: u64, folder: &Path) -> Result<()> {
-        whole(folder, |to| {
+        write_atomically(folder, |to| {
             self.ask(json!({ "request": request, "folder": absolute(to)?, "version": version }), &[], 0)?;
             // A model's configuration and tokenizer are what they were.
             for name in FILES.iter().chain([&CONFIG]).filter(|name| !self.adapted && self.base.join(name).exists()) {
@@ -320,7 +320,7 @@ impl TrainedModel {
         let exported = ExportedWeights { name, versions, kind };
         let to = root.join(&exported.name);
         if !to.exists() {
-            whole(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
+            write_atomically(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
         }
         Ok(exported)
     }
