@@ -266,7 +266,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
             reflections.begin(iteration, vec![])?;
         }
         attempts.version = version;
-        let played = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
+        let played = attempts.play_all(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
         // Turns and reflections have the parts of different agents.
         let rows_played = played.iter().map(|rows| row::shaped(rows, &schema)).collect::<Result<Vec<_>, _>>()?;
         shared.measure(iteration, &id, "panel", panel.num_rows() as f64);

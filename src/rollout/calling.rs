@@ -98,7 +98,7 @@ impl CallWriter<'_> {
         let own = before.filter(|before| before.answered_by == *self.answered_by);
         let further = own.map(|before| self.further(before, call, passages)).transpose()?.flatten();
         let retokenised = before.is_some() && further.is_none() && call.fork.is_empty();
-        let (tokens, memory) = further.map_or_else(|| complete(true).and_then(|()| self.whole(call, passages)), Ok)?;
+        let (tokens, memory) = further.map_or_else(|| complete(true).and_then(|()| self.encode_conversation(call, passages)), Ok)?;
         match self.agent.prompt_tokens.filter(|most| tokens.len() > *most) {
             Some(most) => {
                 let text = format!("the prompt has {} tokens, and `prompt_tokens` allows {most}", tokens.len());
@@ -130,7 +130,7 @@ impl CallWriter<'_> {
     }
 
     /// The whole conversation, encoded.
-    fn whole(&self, call: &Call, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
+    fn encode_conversation(&self, call: &Call, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
         let told = |passages: &[Passage]| {
             let mut messages = call.messages.clone();
             tell(&mut messages, &words(passages, PassageSlot::Context));

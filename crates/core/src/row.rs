@@ -415,5 +415,5 @@ pub fn f32_lists<'a>(lists: impl Iterator<Item = impl Into<Option<&'a [f32]>>>) 
 /// one batch is in order already, so it's for those who need all of them in one piece; a stage that reads some columns
 /// takes a [`View`].
 pub fn sorted(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, RowError> {
-    View::sorted(batches)?.map(|view| view.whole()).transpose()
+    View::sorted(batches)?.map(|view| view.batch()).transpose()
 }

@@ -159,19 +159,19 @@ impl Attempts {
         self.play(due)
     }
 
-    /// Plays these tasks to their end, outside a graph: the rows go to `thinker`, if there is one, and its output
+    /// Plays these tasks to their end, outside a graph: the rows go to `reflector`, if there is one, and its output
     /// begins the next attempts. Returns all rows.
-    pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
+    pub fn play_all(&mut self, tasks: RecordBatch, mut reflector: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
         let (mut all, mut pieces, most) = (Vec::new(), Pieces::default(), self.trial.attempts);
         self.take(pieces.piece(TASKS, 0, tasks))?;
         while !self.idle() {
             let mut made = pieces.rows(self.work()?, &mut all);
-            if let Some(thinker) = thinker.as_mut() {
+            if let Some(reflector) = reflector.as_mut() {
                 for (attempt, rows) in std::mem::take(&mut made) {
-                    thinker.take(pieces.piece(TASKS, attempt, rows))?;
+                    reflector.take(pieces.piece(TASKS, attempt, rows))?;
                 }
-                while !thinker.idle() {
-                    made.extend(pieces.rows(thinker.work()?, &mut all));
+                while !reflector.idle() {
+                    made.extend(pieces.rows(reflector.work()?, &mut all));
                 }
             }
             for (attempt, rows) in made.into_iter().filter(|(attempt, _)| attempt + 1 < most) {

@@ -67,7 +67,7 @@ impl Calls {
     /// What it raised, or what is wrong with its rows; or its process ended.
     pub fn of(&mut self, iteration: u64, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
         let Some(view) = View::sorted(rows)? else { return Ok(vec![]) };
-        let rows = self.columns.as_ref().map_or_else(|| view.whole(), |columns| view.read(columns))?;
+        let rows = self.columns.as_ref().map_or_else(|| view.batch(), |columns| view.read(columns))?;
         let seed = mix(mix(self.ctx.seed, text(&self.node)), iteration);
         let (rows, groups) = self.grouped(nullable(&rows)?, seed)?;
         let process = match &mut self.process {

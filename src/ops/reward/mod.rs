@@ -8,7 +8,7 @@ mod score;
 mod settings;
 mod task;
 
-use super::examples::reference::{charged, less, strays, whole};
+use super::examples::reference::{charged, less, log_ratio, strays};
 use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use crate::dataflow::stage::{stage, Stage};
 use crate::dataflow::{Context, Edge, Failed, Place, Ports, Route};
@@ -137,7 +137,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(step(" divergence", vec![(weighed, Route::One)], Place::Thread), ctx, move |iteration, rows| {
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let strays = strays(&view, &policy, &model, with.reference.as_deref(), with.temperature)?;
-        let turns: Vec<f64> = strays.iter().map(|tokens| whole(tokens)).collect();
+        let turns: Vec<f64> = strays.iter().map(|tokens| log_ratio(tokens)).collect();
         shared.measure(iteration, &id, "kl", turns.iter().sum::<f64>() / turns.len().max(1) as f64);
         Ok(match with.kl_per {
             KlPer::Turn => less(&view, &turns, with.kl)?,

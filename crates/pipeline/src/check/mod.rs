@@ -23,7 +23,7 @@ pub use loops::schema as loop_schema;
 
 use super::parse::{Report, Shape, Tree, TreeEntry};
 use super::{Catalog, Code, Pipeline, WeightRetention};
-use keys::{inner, map, misspelt, plain, unknown_keys, whole, PLAIN, TOP};
+use keys::{inner, map, misspelt, plain, unknown_keys, whole_number, PLAIN, TOP};
 use nodes::nodes;
 use serde_json::Value;
 use sketch::Sketch;
@@ -86,8 +86,8 @@ fn top<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<
             None => report.add(about.at, format!("`about` must be a text, found {}", about.called()), None),
         }
     }
-    sketch.iterations = tree.get("iterations").and_then(|t| whole(t, "iterations", 1, u64::MAX, report)).unwrap_or(1);
-    sketch.seed = tree.get("seed").and_then(|t| whole(t, "seed", 0, u64::MAX, report)).unwrap_or(0);
+    sketch.iterations = tree.get("iterations").and_then(|t| whole_number(t, "iterations", 1, u64::MAX, report)).unwrap_or(1);
+    sketch.seed = tree.get("seed").and_then(|t| whole_number(t, "seed", 0, u64::MAX, report)).unwrap_or(0);
     (sketch.models, _) = entries(tree, "models", "model", &catalog.model, report);
     (sketch.agents, sketch.misfits) = entries(tree, "agents", "agent", &catalog.agent, report);
     report.kind(Code::Node);
