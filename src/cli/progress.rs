@@ -95,7 +95,7 @@ impl Progress {
         }
         let find = |name: &str| figure(&committed.figures, evaluations, name);
         // Beside an update by demonstrations, whose loss says something else.
-        let learnt = |name: &str| match &self.learner {
+        let learner_metric = |name: &str| match &self.learner {
             Some(learner) => committed.figures.get(learner)?.get(name).copied(),
             None => find(name),
         };
@@ -117,8 +117,8 @@ impl Progress {
             state.panel.map(|success| format!("panel {:.1}%", 100.0 * success)),
             shown("return", find("return")),
             (state.failed > 0.0).then(|| format!("{} failed", state.failed)),
-            shown("loss", learnt("loss")),
-            shown("KL", learnt("kl")),
+            shown("loss", learner_metric("loss")),
+            shown("KL", learner_metric("kl")),
             (state.turns > 0.0).then(|| format!("{:.0} turns/s", state.turns / seconds.max(1e-9))),
         ];
         let fields: Vec<String> = fields.into_iter().flatten().collect();

@@ -116,7 +116,7 @@ fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = distil::mistakes(node, &with.update, pipeline);
     mistakes.extend(loss::mistakes(node));
     if with.update.objective == Objective::PolicyGradient {
-        mistakes.extend(critics::learnt_from(node, pipeline).into_iter().chain(branches::learnt_from(node, pipeline)));
+        mistakes.extend(critics::update_mistake(node, pipeline).into_iter().chain(branches::update_mistake(node, pipeline)));
     }
     mistakes
 }

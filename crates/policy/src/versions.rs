@@ -202,8 +202,8 @@ impl VersionedModel {
     /// is a critic already.
     fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
         let sizes = self.start.sizes;
-        let learnt = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
-        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), learnt)?);
+        let trained = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
+        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), trained)?);
         let mut flat = adapter.layout().random(mix(self.seed, text("adapter")));
         if let Some(begun) = self.start.value_head() {
             // The head of a saved critic is learnt on from its saved values.

@@ -15,7 +15,7 @@ pub fn has(node: &Node) -> bool {
 
 /// A policy gradient of answers that were chosen among several: the log-probabilities of such rows are those of a draw,
 /// and the choice isn't in them.
-pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
+pub fn update_mistake(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
     let branched = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && has(n));
     let plays = upstream(pipeline, node).find(branched)?;
     let message = format!("the answers of `{}` were chosen among several, and a policy gradient needs the policy's own draws", plays.id);

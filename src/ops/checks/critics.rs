@@ -11,7 +11,7 @@ use flow_pipeline::{Mistake, Node, Pipeline, Role};
 
 /// A policy gradient of actions that a critic chose: the log-probabilities of such rows are those of the choice among
 /// scores (0 at temperature 0), and a ratio to them says nothing of how the policy has changed.
-pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
+pub fn update_mistake(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
     let ranked = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && n.with.names("critic").is_some());
     let plays = upstream(pipeline, node).find(ranked)?;
     let message = format!("a critic chose the actions of `{}`, and a policy gradient needs the policy's own draws", plays.id);

@@ -1,7 +1,7 @@
 //! Checks models that learn here while servers generate for them: they need an adapter, which is all that servers are
 //! sent, and log-probabilities that the update can use.
 
-use super::upstream::{learnt_from, named};
+use super::upstream::{named, trains_on};
 use crate::ops::is;
 use flow_model::ServeSettings;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
@@ -87,7 +87,7 @@ fn unlike(pipeline: &Pipeline, node: &Node, model: &str, serve: &ServeSettings) 
         return changes(&[&["top_p", "top_k", "min_p"], &PENALTIES[..]].concat(), "with `tempered` vLLM");
     }
     let temperature = with["temperature"].as_f64().or(agent["temperature"].as_f64())?;
-    if temperature == 1.0 || temperature == 0.0 && !learnt_from(pipeline, node) {
+    if temperature == 1.0 || temperature == 0.0 && !trains_on(pipeline, node) {
         return None;
     }
     let message = format!(

@@ -1,7 +1,7 @@
 //! Models that learn on a server of Tinker's protocol: it has log-probabilities at temperature 1 of the whole vocabulary,
 //! and nothing else of a distribution.
 
-use super::upstream::{learnt_from, named};
+use super::upstream::{named, trains_on};
 use crate::ops::is;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     for (name, _) in pipeline.models.iter().filter(|(_, model)| model["train"]["tinker"].is_string()) {
         let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
         for node in pipeline.all().filter(asks) {
-            let found = if is(node, Role::Learns) { learnt(node, name) } else { written(pipeline, node, name) };
+            let found = if is(node, Role::Learns) { update_mistakes(node, name) } else { written(pipeline, node, name) };
             mistakes.extend(found);
         }
     }
@@ -20,7 +20,7 @@ pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
 }
 
 /// Settings of an update that such a server doesn't have.
-fn learnt(node: &Node, model: &str) -> Vec<Mistake> {
+fn update_mistakes(node: &Node, model: &str) -> Vec<Mistake> {
     let with = node.with.raw();
     let number = |key: &str, default: f64| with[key].as_f64().unwrap_or(default);
     let mistake = |at: &str, what: String, help: &str| Mistake::in_node(node, &["with", at], what).help(help);
@@ -56,7 +56,7 @@ fn written(pipeline: &Pipeline, node: &Node, model: &str) -> Vec<Mistake> {
     }
     let given = |of: &Value| of["temperature"].as_f64();
     let Some(temperature) = given(with).or(given(agent)).filter(|temperature| *temperature != 1.0) else { return vec![] };
-    if temperature == 0.0 && !learnt_from(pipeline, node) {
+    if temperature == 0.0 && !trains_on(pipeline, node) {
         return vec![];
     }
     let what = format!(
