@@ -74,7 +74,7 @@ impl Finding {
 
 impl DoctorArgs {
     pub fn run(self) -> CommandResult {
-        let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), processor(), memory(), self.device()?];
+        let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), cpu(), memory(), self.device()?];
         findings.extend([torch(), duckdb(), python()]);
         findings.push(environments());
         let (addresses, tinker) = self.addresses()?;
@@ -140,7 +140,7 @@ fn line(finding: &Finding) -> String {
     format!("{colour}{mark:<5}{colour:#}  {:<10} {}{note}\n", finding.name, printable(&finding.found))
 }
 
-fn processor() -> Finding {
+fn cpu() -> Finding {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("a processor", |(_, name)| name);
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());

@@ -123,7 +123,7 @@ impl Progress {
         ];
         let fields: Vec<String> = fields.into_iter().flatten().collect();
         for warning in state.decline.observe(committed.iteration, &committed.figures) {
-            self.aside(|| warn(&warning));
+            self.print_lines(|| warn(&warning));
             state.warnings.push(warning);
         }
         match &self.bar {
@@ -146,7 +146,7 @@ impl Progress {
     }
 
     /// Lets something be printed to standard error on lines of its own.
-    pub fn aside(&self, print: impl FnOnce()) {
+    pub fn print_lines(&self, print: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),

@@ -22,7 +22,7 @@ pub fn command(module: &str) -> Result<Command> {
 }
 
 /// Why Python can't be started.
-pub fn missing(error: io::Error) -> Error {
+pub fn start_error(error: io::Error) -> Error {
     Error::Request(format!("`python3` can't be started: {error}")).help("this verb does a part of its work in Python")
 }
 
@@ -31,7 +31,7 @@ pub fn missing(error: io::Error) -> Error {
 /// # Errors
 /// If it can't be started, or fails: then with its last line.
 pub fn printed(command: &mut Command) -> Result<String> {
-    let ran = command.output().map_err(missing)?;
+    let ran = command.output().map_err(start_error)?;
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }

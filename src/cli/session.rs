@@ -239,7 +239,7 @@ fn interrupt(shared: &RunState, progress: Arc<Progress>) -> Result<()> {
                 shared.programs.close();
                 end_process(130);
             }
-            progress.aside(|| eprintln!("\nstopping once this iteration is committed; again ends at once and drops it"));
+            progress.print_lines(|| eprintln!("\nstopping once this iteration is committed; again ends at once and drops it"));
             shared.stop();
         }
     };

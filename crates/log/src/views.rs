@@ -87,7 +87,7 @@ pub(super) fn files<'a>(
 const LEAST: u64 = 256 << 20;
 
 /// An in-memory DuckDB without a table, which can read no file.
-pub(super) fn alone() -> Sql<Connection> {
+pub(super) fn empty_database() -> Sql<Connection> {
     let db = open()?;
     lock(&db, &Vec::new())?;
     Ok(db)

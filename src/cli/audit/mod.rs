@@ -140,7 +140,7 @@ pub struct AuditAnswer<'a, F> {
 
 impl AuditArgs {
     pub fn run(self) -> CommandResult {
-        self.machine.alone("an audit")?;
+        self.machine.require_one_process("an audit")?;
         if !(0.0..=1.0).contains(&self.gamma) {
             return Err(Error::Request(format!("--gamma is {}, but must lie between 0 and 1", self.gamma)));
         }

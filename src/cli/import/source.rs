@@ -102,7 +102,7 @@ impl Drop for Ended {
 
 /// Starts the module, and gives each line that it writes to `hear`.
 fn listen(arguments: &[&OsStr], hear: &mut dyn FnMut(Message) -> Result<()>) -> Result<()> {
-    let mut child = Ended(python::command(MODULE)?.args(arguments).stdout(Stdio::piped()).spawn().map_err(python::missing)?);
+    let mut child = Ended(python::command(MODULE)?.args(arguments).stdout(Stdio::piped()).spawn().map_err(python::start_error)?);
     let Some(output) = child.0.stdout.take() else { return Ok(()) };
     for line in BufReader::new(output).lines() {
         match serde_json::from_str(&line?)? {

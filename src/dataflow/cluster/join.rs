@@ -40,7 +40,7 @@ impl Cluster {
     }
 
     /// The first of the processes with higher numbers that isn't connected for every purpose.
-    fn missing(&self) -> Option<usize> {
+    fn unconnected(&self) -> Option<usize> {
         let [rows, ..] = &self.sockets;
         (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|sockets| sockets[p].is_none()))
     }
@@ -49,7 +49,7 @@ impl Cluster {
     /// on.
     fn accept(&mut self, same: &RunIdentity, waiting: &mut PeerWait) -> Result<(), ClusterError> {
         let mut refused = None;
-        while let Some(next) = self.missing() {
+        while let Some(next) = self.unconnected() {
             if waiting.over() {
                 return Err(ClusterError::Missing { process: next, seconds: PATIENCE.as_secs(), refused });
             }

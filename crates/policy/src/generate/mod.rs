@@ -157,7 +157,7 @@ fn answer<'a>(
     let written = spread(threads, state, &batches, |(net, blocks), &(places, batch)| {
         let more = more(batch);
         let held = batch.len().next_multiple_of(PAD_TO) * (places + more);
-        memory::fits(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
+        memory::require(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
         let mut writing: Vec<PartialAnswer> = batch.iter().map(|&(index, _)| answers[index].clone()).collect();
         let prompts: Vec<(usize, &[usize])> = batch.iter().map(|&(_, prompt)| (prompt, paths[prompt].as_slice())).collect();
         let computed = tch::no_grad(|| write(net, blocks, &prompts, places, &mut writing, sampling));
