@@ -98,7 +98,8 @@ impl Decline {
     fn warnings(&mut self, ended: bool) -> Vec<String> {
         let all = self.series.keys().filter_map(|key| Some((key.clone(), self.fallen(&key.0, key.1)?)));
         let panels = self.panels.iter().filter_map(|(node, measured)| Some(((node.clone(), "panel"), panel(node, measured)?)));
-        let invalid = self.invalid.iter().filter_map(|(node, since)| Some(((node.clone(), "invalid"), self.invalid(node, *since, ended)?)));
+        let invalid =
+            self.invalid.iter().filter_map(|(node, since)| Some(((node.clone(), "invalid"), self.invalid(node, since.0, since.1, ended)?)));
         let equal = self.equal.and_then(|since| Some(((String::new(), if ended { "ended" } else { "equal" }), self.equal(since, ended)?)));
         let mut found: Vec<_> = all.chain(panels).chain(invalid).chain(equal).collect();
         let nothing = self.watched.players.iter().filter_map(|node| Some(((node.clone(), "won"), self.never_won(node)?)));
@@ -166,7 +167,7 @@ impl Decline {
         })
     }
 
-    fn invalid(&self, node: &str, (since, turns): (u64, f64), ended: bool) -> Option<String> {
+    fn invalid(&self, node: &str, since: u64, turns: f64, ended: bool) -> Option<String> {
         let always = ended && Some(since) == self.first;
         (always || turns >= INVALID).then(|| {
             format!(

@@ -88,7 +88,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(shape, ctx, move |iteration, rows| {
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
         let (mut tally, mut failed) = (Tally::default(), Vec::new());
-        let batches = extractor.extract(policy.as_ref(), draws, &rows, (&mut tally, &mut failed))?;
+        let batches = extractor.extract(policy.as_ref(), draws, &rows, &mut tally, &mut failed)?;
         if policy.is_some() && tally.distinct() > 0 {
             tokens::measure(&shared, iteration, &id, &tally);
         }

@@ -158,7 +158,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let Some(rows) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
         let newest = policy.versions(&model)?.last().copied().unwrap_or(0);
-        let used = select.used(&rows, settings.objective, (&model, newest))?;
+        let used = select.used(&rows, settings.objective, &model, newest)?;
         let which: Vec<usize> = (0..used.len()).filter(|&i| used[i] == "yes").collect();
         let mut outcome = UpdateOutcome::new(used, newest);
         if !which.is_empty() {

@@ -94,7 +94,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
         let (mut tokens, mut failed) = (Tally::default(), Vec::new());
-        let reflections = reflector.reflect(&policy, draws, &rows, (&mut tokens, &mut failed))?;
+        let reflections = reflector.reflect(&policy, draws, &rows, &mut tokens, &mut failed)?;
         tokens::measure(&shared, iteration, &id, &tokens);
         shared.lose(iteration, figures::lost_reflections(&id, failed));
         Ok(reflections.into_iter().collect())
@@ -174,7 +174,7 @@ impl Streaming for Reflections {
             let rows: Vec<RecordBatch> = which.iter().map(|&i| pieces[i].rows.clone()).collect();
             let Some(rows) = row::sorted(&rows)? else { continue };
             let mut failed = Vec::new();
-            let reflections = self.reflector.reflect(&self.policy, self.seed, &rows, (&mut self.tokens, &mut failed))?;
+            let reflections = self.reflector.reflect(&self.policy, self.seed, &rows, &mut self.tokens, &mut failed)?;
             let (shared, node) = &self.reporting;
             shared.lose(self.iteration, figures::lost_reflections(node, failed));
             // Pieces of one attempt have one time, so their rows can leave together.

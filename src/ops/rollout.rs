@@ -222,7 +222,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let start = Instant::now();
         let mut before = Summary::default();
         let mut play = |names: &[String]| {
-            let batch = play(&mut sampler, (samples, branch.as_ref()), names, iteration, version, &before);
+            let batch = play(&mut sampler, samples, branch.as_ref(), names, iteration, version, &before);
             let mut batch = batch.map_err(|error| figures::noted(error, &shared, iteration, &id))?;
             before.add(&batch.summary);
             shared.lose(iteration, figures::lost(&id, std::mem::take(&mut batch.failed)));

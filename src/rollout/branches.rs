@@ -109,7 +109,7 @@ impl Brancher {
     ) -> Result<Vec<Chosen>, RolloutError> {
         let branch = |request: &Request, k: usize| Request { seed: branch_seed(request.seed, k), ..request.clone() };
         let all: Vec<Request> = requests.iter().flat_map(|request| (0..self.samples).map(|k| branch(request, k))).collect();
-        let replies = answers(&self.policy, (&agent.model, version), &all.iter().collect::<Vec<_>>(), sampling, tokens)?;
+        let replies = answers(&self.policy, &agent.model, version, &all.iter().collect::<Vec<_>>(), sampling, tokens)?;
         let values = match &self.question {
             None => replies.iter().map(|reply| reply.as_ref().ok().and_then(|reply| mean(&reply.logprobs))).collect(),
             Some(question) => self.own_values((agent, version), question, observations, &replies)?,

@@ -36,7 +36,7 @@ impl CallForm {
     /// Why a call can't be asked: a part of it would be in no prompt. `told`: it has a system message; `whole`: its
     /// earlier answers are encoded, too.
     fn lost(&self, call: &Call, told: bool, whole: bool) -> Option<String> {
-        tools::lost(self.tools, call, self.omits[usize::from(told)], (&self.model, self.served), whole)
+        tools::lost(self.tools, call, self.omits[usize::from(told)], &self.model, self.served, whole)
     }
 
     /// The messages and tools as the model reads them, and the number of messages up to the answer that they go on from.

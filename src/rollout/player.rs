@@ -120,7 +120,7 @@ impl Player {
         let named = |name: &String| Ok((name.clone(), Writer::new(&policy, agent, name)?));
         let by_name = agent.by_name.iter().map(named).collect::<Result<_, RolloutError>>()?;
         let settings = agent.rank.clone().unwrap_or_default();
-        let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
+        let by = |critic: &String| Ranker::new(&policy, model, play.sampling.divisor(), critic, settings);
         let ranker = agent.critic.as_ref().map(by).transpose()?;
         let brancher = agent.branches.as_ref().map(|branches| Brancher::new(&policy, model, branches)).transpose()?;
         let (sources, passages) = Default::default();
@@ -290,13 +290,10 @@ impl Player {
             let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
             let agent = &self.play.agent;
             let replies = match (&self.ranker, &self.brancher) {
-                (None, None) => answers(
-                    &self.policy,
-                    answerer.as_ref().map_or((&agent.model, version), |(model, version)| (model, *version)),
-                    &batch,
-                    &self.play.sampling,
-                    tokens,
-                )?,
+                (None, None) => {
+                    let (model, version) = answerer.as_ref().map_or((&agent.model, version), |(model, version)| (model, *version));
+                    answers(&self.policy, model, version, &batch, &self.play.sampling, tokens)?
+                }
                 (None, Some(brancher)) => {
                     let seen: Vec<&str> = which.iter().map(|&i| live[i].view.step.observation.as_str()).collect();
                     let chosen = brancher.answers((agent, version), &batch, &seen, &self.play.sampling, tokens)?;

@@ -40,16 +40,16 @@ impl Claims {
                 claims.contradictions.push(format!("the rows of `{}` lack columns that name a row", table.id));
                 continue;
             }
-            let played = Played::of(run, (table, player), end)?;
+            let played = Played::of(run, table, player, end)?;
             let expected = Expected::of(pipeline, player, &played);
             if expected.as_ref().is_none_or(Expected::taken) {
                 claims.undrawn.push(player.id.clone());
             }
             let rowless = played::rowless(pipeline, player);
-            let contradictions = expected.map(|expected| expected.contradictions(manifest, (table, player), &played, (end, rowless)));
+            let contradictions = expected.map(|expected| expected.contradictions(manifest, table, player, &played, end, rowless));
             claims.contradictions.extend(contradictions.into_iter().flatten());
             claims.contradictions.extend(turns(run, table, player, end)?);
-            claims.contradictions.extend(played::contradictions(run, manifest, pipeline, (table, player), end)?);
+            claims.contradictions.extend(played::contradictions(run, manifest, pipeline, table, player, end)?);
         }
         Ok(claims)
     }

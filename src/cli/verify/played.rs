@@ -39,15 +39,9 @@ pub fn failures(table: &Node, player: &Node) -> String {
 ///
 /// # Errors
 /// If rows can't be read.
-pub fn contradictions(
-    run: &Run,
-    manifest: &Manifest,
-    pipeline: &Pipeline,
-    (table, player): (&Node, &Node),
-    end: u64,
-) -> Result<Vec<String>> {
+pub fn contradictions(run: &Run, manifest: &Manifest, pipeline: &Pipeline, table: &Node, player: &Node, end: u64) -> Result<Vec<String>> {
     let branches = flow_log::columns(run, manifest, &table.id)?.iter().any(|column| column == BRANCH_OF);
-    let sums = sums(run, (table, player), branches, end)?;
+    let sums = sums(run, table, player, branches, end)?;
     let rowless = rowless(pipeline, player);
     let (mut differing, mut unknown): (BTreeMap<String, BTreeSet<u64>>, BTreeMap<String, BTreeSet<u64>>) = Default::default();
     for committed in manifest.committed.iter().filter(|committed| committed.iteration < end) {
@@ -120,7 +114,7 @@ impl Sums {
 }
 
 /// The sums of each iteration before `end` that has rows or failures.
-fn sums(run: &Run, (table, player): (&Node, &Node), branches: bool, end: u64) -> Result<BTreeMap<u64, Sums>> {
+fn sums(run: &Run, table: &Node, player: &Node, branches: bool, end: u64) -> Result<BTreeMap<u64, Sums>> {
     let (all, failed) = (quoted(&table.id), failures(table, player));
     // Branches are further samples.
     let own = ops::samples(player).filter(|_| branches).map_or("true".into(), |samples| format!("sample < {samples}"));

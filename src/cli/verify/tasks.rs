@@ -34,7 +34,7 @@ impl Played {
     ///
     /// # Errors
     /// If rows can't be read.
-    pub fn of(run: &Run, (table, player): (&Node, &Node), end: u64) -> Result<Played> {
+    pub fn of(run: &Run, table: &Node, player: &Node, end: u64) -> Result<Played> {
         let samples = ops::samples(player).or(Measurement::of(player).map(|panel| panel.samples)).unwrap_or(1);
         let (rows_of, failed) = (quoted(&table.id), played::failures(table, player));
         // Branches are further samples.
@@ -105,9 +105,11 @@ impl Expected {
     pub fn contradictions(
         &self,
         manifest: &Manifest,
-        (table, player): (&Node, &Node),
+        table: &Node,
+        player: &Node,
         played: &Played,
-        (end, rowless): (u64, bool),
+        end: u64,
+        rowless: bool,
     ) -> Vec<String> {
         let (iterations, samples) = (manifest.info.iterations, self.samples());
         let mut all: BTreeSet<u64> = manifest.committed.iter().map(|committed| committed.iteration).collect();

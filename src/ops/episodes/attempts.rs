@@ -41,9 +41,11 @@ pub struct Attempts {
 }
 
 /// The progress of the current iteration.
+#[derive(Default)]
 pub struct IterationProgress {
     number: u64,
-    start: Instant,
+    /// None before the first iteration.
+    start: Option<Instant>,
     /// The input piece of each episode.
     pieces: BTreeMap<usize, u64>,
     /// The number of unfinished episodes of each piece.
@@ -54,18 +56,11 @@ pub struct IterationProgress {
     exchange: Exchange,
 }
 
-impl Default for IterationProgress {
-    fn default() -> Self {
-        let (number, pieces, left, trials, exchange) = Default::default();
-        IterationProgress { number, start: Instant::now(), pieces, left, trials, exchange }
-    }
-}
-
 impl Streaming for Attempts {
     fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), Failed> {
         self.version = newest(self.version, gates.first().filter(|_| self.learns))?;
         self.sampler.clear(&Summary::default());
-        self.now = IterationProgress { number: iteration, ..IterationProgress::default() };
+        self.now = IterationProgress { number: iteration, start: Some(Instant::now()), ..IterationProgress::default() };
         Ok(())
     }
 
@@ -240,7 +235,7 @@ impl Attempts {
         if self.trial.attempts > 1 {
             self.shared.measure(iteration, &node, "attempts", Figure::share(episodes as f64, trials));
         }
-        self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.elapsed().as_secs_f64()));
+        self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.map_or(0.0, |start| start.elapsed().as_secs_f64())));
         self.shared.lose(iteration, figures::lost(&node, self.sampler.failed()));
     }
 }

@@ -112,7 +112,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         version = newest(version, rows.get(1).filter(|_| learns))?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
-        let mut all = scores(&view, &policy, (&with.model, version), &texts, with.mode)?;
+        let mut all = scores(&view, &policy, &with.model, version, &texts, with.mode)?;
         let order = with.whose.order(seed, iteration, &id, view.len());
         all.iter_mut().for_each(|(_, scores)| *scores = order.iter().map(|&i| scores[i]).collect());
         for (name, scores) in &all {

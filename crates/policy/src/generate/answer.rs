@@ -43,7 +43,7 @@ impl<'a> PartialAnswer<'a> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
-    pub fn new(request: &'a Request, index: usize, (sampling, stops): (&Sampling, Stops<'a>), net: &'a Net) -> Result<PartialAnswer<'a>> {
+    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, stops: Stops<'a>, net: &'a Net) -> Result<PartialAnswer<'a>> {
         let fault = |fault| PolicyError::Row { row: index, fault };
         let limit = request.longest(sampling);
         check(&request.prompt, &request.choices, limit, &net.sizes).map_err(fault)?;

@@ -56,7 +56,7 @@ pub fn generate(
     threads: usize,
 ) -> Result<GenerationOutput> {
     let stops = Stops { texts: &sampling.stop, tokenizer };
-    let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, (sampling, stops), net));
+    let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, sampling, stops, net));
     let mut answers = begun.collect::<Result<Vec<_>, _>>()?;
     let mut prompts: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
     for (answer, request) in answers.iter().zip(requests).filter(|(answer, _)| !answer.done) {
@@ -277,7 +277,7 @@ mod tests {
         let sampling = Sampling { max_tokens: 6, temperature: 0.8, top_p: 0.95, ..penalties };
         let tokenizer = Tokenizer::bytes();
         let stops = Stops { texts: &[], tokenizer: &tokenizer };
-        let begun = |(i, request)| PartialAnswer::new(request, i, (&sampling, stops), net).unwrap();
+        let begun = |(i, request)| PartialAnswer::new(request, i, &sampling, stops, net).unwrap();
         let mut here: Vec<PartialAnswer> = requests.iter().enumerate().map(begun).collect();
         let mut there = here.clone();
         for _ in 0..4 {
