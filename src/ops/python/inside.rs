@@ -2,7 +2,8 @@
 //! another one.
 
 use super::calls::Calls;
-use super::description::{description, Form};
+use super::description::Form;
+use super::inquiry::description;
 use super::join;
 use super::prints;
 use super::settings::PythonSettings;

@@ -1,6 +1,7 @@
 //! A function of the user's own as the surrogate of an update: `surrogate: { call: my_loss.py:loss }`.
 
-use super::description::{description, kept, Form};
+use super::description::Form;
+use super::inquiry::{description, kept};
 use super::process::PythonProcess;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, RecordBatch, UInt32Array};
 use arrow::datatypes::Float32Type;

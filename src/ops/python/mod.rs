@@ -3,6 +3,7 @@
 
 mod calls;
 mod description;
+mod inquiry;
 mod inside;
 mod join;
 pub mod loss;
@@ -17,10 +18,11 @@ use super::operator::{must, settings as settings_of, Hooks, Operator, Settings};
 use crate::dataflow::stage::{stage, Place as RunsOn, Stage};
 use crate::dataflow::{feed, Context, Edge, Failed, Ports, Route};
 use calls::{columns, Calls, STATE};
-use description::{description, Description, Form};
+use description::{Description, Form};
 use flow_core::row::{self, NAME};
 use flow_model::FunctionSettings;
 use flow_pipeline::{Code, Mistake, Need, Node, Pipeline, Port, Role, With};
+use inquiry::description;
 use serde_json::Value;
 use settings::PythonSettings;
 use std::path::PathBuf;
@@ -41,7 +43,7 @@ pub const OPERATOR: Operator = Operator {
         needs,
         makes,
         unknown,
-        kept: |with| description::kept(&with.typed::<PythonSettings>()?.function, with.raw()),
+        kept: |with| inquiry::kept(&with.typed::<PythonSettings>()?.function, with.raw()),
         mistakes,
         remembers: |with| with.typed::<PythonSettings>().and_then(|with| description(&with.function).ok()).is_some_and(|spec| spec.state),
         targets: |with| makes(with).iter().any(|column| column == "value_target"),

@@ -1,7 +1,7 @@
 //! A process of Python that runs a function: messages of a header and a body over its standard streams, as `flow_op`
 //! speaks them. What the function prints goes to a file of the run.
 
-use super::description::{unchanged, Description, Folder, ASKING};
+use super::description::{unchanged, Description, Folder};
 use super::trust;
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -20,6 +20,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The time limit for a function's description: its modules are loaded.
+const DESCRIBING: Duration = Duration::from_secs(120);
 
 /// The module that answers.
 const MODULE: &str = "flow_op";
@@ -87,7 +90,7 @@ impl PythonProcess {
             true => format!("{} has no `{MODULE}`: install flow's wheel for it, or start flow from its checkout", with.python.join(" ")),
             false => error,
         };
-        let (said, _) = process.ask(&asked, None, ASKING).map_err(lost)?;
+        let (said, _) = process.ask(&asked, None, DESCRIBING).map_err(lost)?;
         let description: Description =
             serde_json::from_value(said).map_err(|error| format!("what `{}` says of itself can't be read: {error}", with.call))?;
         unchanged(with, &description)?;

@@ -22,7 +22,7 @@ mod tests;
 
 use super::kv::{Heads, KvNumber, PAGE};
 use crate::products::dense::StridedRows;
-use crate::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
+use crate::products::vectors::{sum, Lanes, Vector, LANES};
 use panels::{collect_rows, each_panel, movement, pack_rows, score, weigh_pages, MANY};
 use rows::{TileRows, FEW};
 
