@@ -29,11 +29,11 @@ pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>
         }
     }
     mistakes.extend(known.iter().filter_map(|(name, inspected)| unread_variable(name, &pipeline.models[*name], inspected)));
-    let mut told = BTreeSet::new();
+    let mut checked = BTreeSet::new();
     for node in pipeline.all() {
         for agent in ops::agents(node) {
             mistakes.extend(too_long(pipeline, &known, node, &agent));
-            if told.insert((agent.model.clone(), agent.system, agent.conversation)) {
+            if checked.insert((agent.model.clone(), agent.system, agent.conversation)) {
                 mistakes.extend(refused(pipeline, &known, agent));
             }
         }

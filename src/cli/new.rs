@@ -85,8 +85,8 @@ impl NewArgs {
         })?;
         file.write_all(text.as_bytes()).map_err(Error::file(&self.file))?;
         let word = shell_word(&self.file.display().to_string());
-        let mut said = format!("{} is written, with comments\n", self.file.display());
-        said += match (&self.world, expert) {
+        let mut summary = format!("{} is written, with comments\n", self.file.display());
+        summary += match (&self.world, expert) {
             (None, _) if begins => "calculator.py and calculator.jsonl, an agent program and its tasks, are written into this folder\n",
             (None, _) => "",
             _ if writes => "the environment names no `actions`: a published model writes them, and the whole of an answer is one\n",
@@ -97,23 +97,24 @@ impl NewArgs {
             }
         };
         if !cfg!(feature = "learn") {
-            said += "this flow computes no model itself: `pip install 'flow-rl[torch]'` adds it, or say `train` and `serve` of the model\n";
+            summary +=
+                "this flow computes no model itself: `pip install 'flow-rl[torch]'` adds it, or say `train` and `serve` of the model\n";
         }
-        said += "\nTry next:\n";
+        summary += "\nTry next:\n";
         // What is there already needn't be fetched again.
         if (begins || self.program.is_some() || self.env.is_some() || writes) && !Path::new("models/smollm2-135m-instruct").exists() {
-            said += "  flow model fetch smollm2-135m-instruct\n";
+            summary += "  flow model fetch smollm2-135m-instruct\n";
         }
         let env =
             self.env.as_deref().map(|env| env.split(':').next().unwrap_or(env)).or((begins || self.program.is_some()).then_some("program"));
         if let Some(env) = env.filter(|env| !installed::is_installed(env)) {
-            said += &format!("  flow env install {env}\n");
+            summary += &format!("  flow env install {env}\n");
         }
-        said += &format!("  flow check {word}\n  flow run {word}");
+        summary += &format!("  flow check {word}\n  flow run {word}");
         if let Some(world) = &self.world {
-            said += &format!("\n  {}", panel_command(world)?);
+            summary += &format!("\n  {}", panel_command(world)?);
         }
-        finish(&said)
+        finish(&summary)
     }
 }
 

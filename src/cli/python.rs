@@ -35,7 +35,7 @@ pub fn printed(command: &mut Command) -> Result<String> {
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("python3 failed without a message");
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("python3 failed without a message");
     Err(Error::request(last.trim_start_matches("error: ")))
 }

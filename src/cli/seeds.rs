@@ -3,10 +3,10 @@
 
 use super::begun::{self, RunProgress};
 use super::budget::Budget;
+use super::child::tied;
 use super::decline::percent;
 use super::error::{Error, Result};
 use super::grid::Case;
-use super::kin::tied;
 use super::machine::Machine;
 use super::output::{answer, finish, CommandResult, OutputFormat};
 use super::progress;

@@ -9,8 +9,8 @@ mod verdict;
 
 pub use verdict::VerifyAnswer;
 
+use super::child::tied;
 use super::error::{Error, Result};
-use super::kin::tied;
 use super::output::{answer, CommandResult, OutputFormat};
 use super::source::reduced;
 use super::unpack::unpack;

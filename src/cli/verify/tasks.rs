@@ -136,15 +136,15 @@ impl Expected {
         }
         let given =
             if matches!(self, Expected::Panel(..)) { "that its panel hasn't" } else { "that the pipeline's seed and settings don't draw" };
-        let told = |iterations: &BTreeSet<u64>, what: &str| {
+        let contradiction = |iterations: &BTreeSet<u64>, what: &str| {
             (!iterations.is_empty()).then(|| format!("`{}` {what} in {}", player.id, iterations_text(iterations)))
         };
         // In a loop a task may have more.
         let exact = table.id == player.id;
         let contradictions = [
-            told(&others, &format!("has played tasks {given}")),
-            told(&lacking, "lacks episodes of tasks that it was given"),
-            told(&more, &format!("has a sample beyond its {samples}")).filter(|_| exact),
+            contradiction(&others, &format!("has played tasks {given}")),
+            contradiction(&lacking, "lacks episodes of tasks that it was given"),
+            contradiction(&more, &format!("has a sample beyond its {samples}")).filter(|_| exact),
         ];
         contradictions.into_iter().flatten().collect()
     }

@@ -63,7 +63,7 @@ pub fn mistakes(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, a
 
 /// Notes on tags that no prompt mentions, and on the cost of a conversation whose system message changes.
 pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
-    let untold = prompt::untold(agent).map(|tag| {
+    let untold = prompt::undescribed(agent).map(|tag| {
         format!("its answers need <{tag}>, which its prompt doesn't mention: put `{{{{ form }}}}` into the prompt, or train a policy that writes it already")
     });
     let moves = agent.memories().any(|memory| {
