@@ -8,7 +8,7 @@ UNOPTIMISED := $(foreach p,flow flow-checkpoint flow-dataflow flow-model flow-pi
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-dataflow test-env test-int8 test-log test-model test-pipeline test-rollout test-serve test-text test-study wheel release watched test-python test-container test-view view door drift worlds world-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
+.PHONY: run test test-checkpoint test-core test-credit test-dataflow test-env test-int8 test-log test-model test-pipeline test-rollout test-serve test-text test-study wheel release watched test-python test-container test-view view door drift environments environment-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -70,13 +70,13 @@ view/node_modules/made-from: view/package-lock.json
 	cd view && npm ci --no-audit --no-fund --silent
 	cp view/package-lock.json $@
 
-# The field's worlds on their real packages, twice each, written to docs/worlds-played.md. ARGS names some: ARGS="gymnasium scienceworld".
-worlds:
-	python3 python/worlds.py $(ARGS)
+# The field's environments on their real packages, twice each, written to docs/environments-played.md. ARGS names some: ARGS="gymnasium scienceworld".
+environments:
+	python3 python/environments.py $(ARGS)
 
-# Real worlds that fail in one step of a hundred: a JVM that dies, one that stops, a browser that stops, a server that answers with an error.
-world-faults: build
-	python3 tests/soak/world_faults.py $(ARGS)
+# Real environments that fail in one step of a hundred: a JVM that dies, one that stops, a browser that stops, a server that answers with an error.
+environment-faults: build
+	python3 tests/soak/environment_faults.py $(ARGS)
 
 # A flow that needs no libtorch and no C++ compiler: servers and trainers compute its models, and the losses are tested without libtorch.
 without-torch: $(filter libduckdb,$(FETCH))

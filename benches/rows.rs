@@ -58,7 +58,7 @@ const TURNS: u32 = 7;
 const ITERATIONS: u64 = 40;
 const ROUNDS: usize = 5;
 
-/// Tokens a prompt and characters a board: those of LaMer's boards, and those of a world told in sentences.
+/// Tokens a prompt and characters a board: those of LaMer's boards, and those of an environment told in sentences.
 const SHAPES: [(&str, usize, usize); 2] = [("LaMer on MineSweeper", 120, 96), ("prompts of 1,000 tokens", 1000, 2000)];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;

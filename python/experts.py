@@ -1,5 +1,5 @@
 """Plays experts twice on the same games, by a loop over the package alone, without flow_env, and through the adapter, and holds wins and
-actions against each other, game by game. The table goes to docs/worlds-played.md.
+actions against each other, game by game. The table goes to docs/environments-played.md.
 
     python3 python/experts.py [NAME...]
 """
@@ -14,9 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import worlds
+import environments
 
-PAGE = worlds.PAGE
+PAGE = environments.PAGE
 START, END = "<!-- experts: begin -->", "<!-- experts: end -->"
 # The requirements file, what is served, steps at most.
 GAMES = [
@@ -106,13 +106,13 @@ def main():
         name, spec, most = next(row for row in GAMES if row[1] == sys.argv[2])
         print(json.dumps(compared(name, spec, most, many)))
         return
-    lines = ["| world | package | games | won by the package's own loop | won by the adapter | same end | same actions |",
+    lines = ["| environment | package | games | won by the package's own loop | won by the adapter | same end | same actions |",
              "| --- | --- | --- | --- | --- | --- | --- |"]
     for name, spec, _ in GAMES:
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
-        run = subprocess.run([worlds.environment(name), __file__, "--inside", spec], capture_output=True, text=True,
-                             env={**os.environ, "PYTHONPATH": str(worlds.HERE)})
+        run = subprocess.run([environments.environment(name), __file__, "--inside", spec], capture_output=True, text=True,
+                             env={**os.environ, "PYTHONPATH": str(environments.HERE)})
         if run.returncode:
             sys.exit(run.stderr[-3000:])
         result = json.loads(run.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""ScienceWorld's gold paths through `flow run`: some tasks of the test split of each of the thirty kinds. docs/worlds-played.md gets
+"""ScienceWorld's gold paths through `flow run`: some tasks of the test split of each of the thirty kinds. docs/environments-played.md gets
 the number of kinds in which all reach 100, and the scores of the others.
 
     flow env install scienceworld
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FLOW = Path(os.environ.get("FLOW", ROOT / "target" / "release" / "flow"))
 PIPELINE = ROOT / "papers" / "scienceworld" / "gold.yaml"
-PAGE = ROOT / "docs" / "worlds-played.md"
+PAGE = ROOT / "docs" / "environments-played.md"
 START, END = "<!-- gold: begin -->", "<!-- gold: end -->"
 # A task is called process-NAME-test-KIND/VARIATION-sSEED.
 PLAYED = "select split_part(regexp_replace(task, '^process-[^-]*-test-', ''), '/', 1) as kind, task, count(*) as turns, arg_max(score, turn) as score from rollout group by all order by all"

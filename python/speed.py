@@ -1,6 +1,6 @@
 """How fast worlds are played through `flow run`, with one process and with two, and in a bare Python loop over the same package: the
 same episodes with the same actions. Bare loop, one process, two processes, and so on in turn, so that what else the machine does falls
-on all three alike; the table in docs/worlds-played.md has the medians of each and of the ratios within a round, and how far they spread.
+on all three alike; the table in docs/environments-played.md has the medians of each and of the ratios within a round, and how far they spread.
 
     for w in textworld-express scienceworld gymnasium; do flow env install $w; done
     python3 python/speed.py [NAME...]      ROUNDS=9 takes nine rounds instead of five
@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FLOW = Path(os.environ.get("FLOW", ROOT / "target" / "release" / "flow"))
 PIPELINE = ROOT / "python" / "speed.yaml"
-PAGE = ROOT / "docs" / "worlds-played.md"
+PAGE = ROOT / "docs" / "environments-played.md"
 START, END = "<!-- speed: begin -->", "<!-- speed: end -->"
 # The adapter, what it serves, the iterations that warm it up, those that are measured, and further settings of the pipeline.
 WORLDS = [
@@ -133,7 +133,7 @@ def cell(rates, which):
 def main():
     rounds = int(os.environ.get("ROUNDS", "5"))
     load = os.getloadavg()[0]
-    lines = ["| world | turns | bare loop, turns/s | one process (ratio) | two processes (ratio) |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| environment | turns | bare loop, turns/s | one process (ratio) | two processes (ratio) |", "| --- | --- | --- | --- | --- |"]
     with tempfile.TemporaryDirectory() as folder:
         for name, world, warm, iterations, further in WORLDS:
             if sys.argv[1:] and name not in sys.argv[1:]:

@@ -41,7 +41,7 @@ soak staleness ''
 soak hostile "$(lacks .gguf/made-from 'the package gguf, which make nightly fetches')" --sample 500 --jobs 2
 soak network "$([ "$(uname)$(id -u)" = Linux0 ] || echo 'root on Linux')"
 soak agents "$(lacks .flow/env/program 'flow env install program')"
-soak world_faults "$(lacks .venv-textworld-express 'worlds, which make world-faults installs')"
+soak environment_faults "$(lacks .venv-textworld-express 'environments, which make environment-faults installs')"
 soak trainer "$(lacks "$trainer" 'make train-env')"
 soak servers "$(lacks .venv-vllm/made-from 'make servers')"
 printf '\n%s' "$report"

@@ -234,8 +234,8 @@ def rollout(
             branch_of, turn]`, and take what was played behind each into account by `of: tree_return` of `advantage`.
             What is made over an episode (`visitation_depth`, `history`, `over turns`) sees a branch's own rows.
             Figures such as `success` and `return` count the `samples` alone, so that a task counts the same however
-            often it is copied; `turns`, `failed` and tokens count branches, too. Needs a world that plays a task
-            alike each time.
+            often it is copied; `turns`, `failed` and tokens count branches, too. Needs an environment that plays a
+            task alike each time.
         max_failed: The share of an iteration's episodes that may fail; the run stops when more do. Of several
             processes each judges the episodes that it plays. Default: 0.1.
     """
@@ -485,7 +485,7 @@ def novelty(
                 code).
         of: Which state a turn is paid for, by `count: visits`. Default: "next_state".
             "next_state": The one that it led to (EMPO2, section 4.2: "for each new state"): the key of the next turn,
-                and after an episode's last turn what the world showed then (column `outcome`).
+                and after an episode's last turn what the environment showed then (column `outcome`).
             "state": The one that it was taken in: the start of an episode is paid for each time, and its end never.
         key: The column with the keys: what an entry is found by, and states are compared by. Of a reflection,
             `observation` is what the episode ended with. Default: "observation".
@@ -508,10 +508,10 @@ def novelty(
 
 
 def rollback() -> Dict[str, Any]:
-    """`rollback`: tries in the world which action takes each turn back.
+    """`rollback`: tries in the environment which action takes each turn back.
 
     Inputs:
-        rows: whole episodes of a world that plays a task alike each time, and names equal states alike
+        rows: whole episodes of an environment that plays a task alike each time, and names equal states alike
     """
     return made("rollback", {})
 
@@ -624,7 +624,7 @@ def reward(
         explore: The reward of exploration; none unless given.
         invalid: Added for an action that could not be carried out; -0.1 in GiGPO's scripts. Default: 0.0.
         score_of: The new score of a turn; an episode has the score of its last turn. Default: "world".
-            "world": It stays the world's own.
+            "world": It stays the environment's own.
             "paid": The sum of the attempt's rewards up to the turn, as they are weighed here: methods that rank
                 episodes by their scores (`extract`, `memory-update`) then see the pay and nothing else.
         scores: Weights of scores, by the names of the targets of `score` that made them: a learned reward, or a
@@ -1165,8 +1165,8 @@ def gpu_update(
             Default: "keep".
             "keep": Like any other row.
             "drop": They are left out.
-        truncated: Whether turns of episodes are learnt from that the world or `max_turns` cut before their end; if
-            not, their reason is `truncated`. Default: "keep".
+        truncated: Whether turns of episodes are learnt from that the environment or `max_turns` cut before their end;
+            if not, their reason is `truncated`. Default: "keep".
             "keep": Like any others.
             "drop": All of their turns are left out.
         max_staleness: Rows made by weights that are more versions behind those the update starts from are left out,

@@ -46,8 +46,8 @@ impl BundleArgs {
             )));
         }
         flow_log::verify(&run)?;
-        if let Some(wrong) = claims.filter(|claims| !claims.wrong.is_empty()) {
-            return Err(Error::Request(format!("{} contradicts itself: {}", self.run.display(), wrong.wrong.join("; ")))
+        if let Some(claims) = claims.filter(|claims| !claims.contradictions.is_empty()) {
+            return Err(Error::Request(format!("{} contradicts itself: {}", self.run.display(), claims.contradictions.join("; ")))
                 .help("restore it from a copy, or train again from its pipeline.yaml"));
         }
         // The weights that each model began and ended with.

@@ -69,10 +69,10 @@ fn summary(path: &Path, pipeline: &Pipeline, device: &FoundDevice) -> String {
 
 /// Whether libtorch is in one of its usual folders. To load it takes a quarter of a second, so that is done elsewhere only.
 fn libtorch_exists() -> bool {
-    let beside = || Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.join("../../torch/lib"));
+    let sibling = || Some(std::env::current_exe().ok()?.canonicalize().ok()?.parent()?.join("../../torch/lib"));
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let built = option_env!("LIBTORCH").map(|folder| Path::new(folder).join("lib"));
-    std::env::split_paths(&named).chain(beside()).chain(built).any(|folder| folder.join("libtorch_cpu.so").exists())
+    std::env::split_paths(&named).chain(sibling()).chain(built).any(|folder| folder.join("libtorch_cpu.so").exists())
 }
 
 /// Models that learn all their weights though they begin with an adapter: seldom intended, and many times as slow.
@@ -92,12 +92,12 @@ fn merged(pipeline: &Pipeline) -> Vec<(String, &'static str)> {
     models.map(|(name, _)| (name.clone(), note)).collect()
 }
 
-/// Files that are missing; where none is, programs that can't be played with. The others' reports go to `worlds`.
-fn look(pipeline: &Pipeline, path: &Path, catalog: &Catalog, worlds: &RefCell<String>) -> Vec<Mistake> {
+/// Files that are missing; where none is, programs that can't be played with. The others' reports go to `reports`.
+fn look(pipeline: &Pipeline, path: &Path, catalog: &Catalog, reports: &RefCell<String>) -> Vec<Mistake> {
     let mut mistakes = missing(pipeline, path, catalog);
     for (node, program) in ops::programs(pipeline).filter(|_| mistakes.is_empty()).collect::<Vec<_>>() {
         match program_summary(pipeline, node, &program) {
-            Ok(text) => *worlds.borrow_mut() += &text,
+            Ok(text) => *reports.borrow_mut() += &text,
             Err(error) => mistakes.push(unplayable(node, &program, &error)),
         }
     }
@@ -177,15 +177,15 @@ impl CheckArgs {
         ops::run_code();
         let headroom = self.headroom.as_deref().map(headroom::of).transpose()?;
         let catalog = ops::catalog();
-        let mut wrong = Vec::new();
+        let mut mistakes = Vec::new();
         let device = FoundDevice::look(self.device.map_or_else(DeviceChoice::named, Ok)?)?;
         for path in &self.pipelines {
-            let worlds = RefCell::default();
-            match flow_pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| look(p, path, &catalog, &worlds)) {
+            let reports = RefCell::default();
+            match flow_pipeline::load_to_run(path, &self.sets, &catalog, true, &|p| look(p, path, &catalog, &reports)) {
                 Ok(pipeline) if self.format == OutputFormat::Text => {
                     paint(&summary(path, &pipeline, &device));
-                    if !worlds.borrow().is_empty() {
-                        answer(&worlds.borrow());
+                    if !reports.borrow().is_empty() {
+                        answer(&reports.borrow());
                     }
                     if self.show_prompt {
                         answer(&prompts(&pipeline)?);
@@ -196,18 +196,18 @@ impl CheckArgs {
                     if self.format == OutputFormat::Text {
                         anstream::eprint!("{}\nfor more: {}\n", diagnostics.styled(), hint(&diagnostics.0));
                     }
-                    wrong.extend(diagnostics.0);
+                    mistakes.extend(diagnostics.0);
                 }
             }
         }
         match (headroom, self.format) {
             (Some(figures), OutputFormat::Text) => answer(&headroom::text(&figures)),
             (Some(figures), OutputFormat::Json) => {
-                answer(&serde_json::to_string_pretty(&CheckAnswer { mistakes: wrong.clone(), headroom: figures })?)
+                answer(&serde_json::to_string_pretty(&CheckAnswer { mistakes: mistakes.clone(), headroom: figures })?)
             }
-            (None, OutputFormat::Json) => answer(&serde_json::to_string_pretty(&wrong)?),
+            (None, OutputFormat::Json) => answer(&serde_json::to_string_pretty(&mistakes)?),
             (None, OutputFormat::Text) => {}
         }
-        Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if mistakes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

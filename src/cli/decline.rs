@@ -27,7 +27,7 @@ const LEFT: f64 = 0.1;
 /// By how much success must have risen for a low entropy to be what one wants.
 const RISE: f64 = 0.05;
 /// An entropy in nats under which samples don't differ.
-const NOTHING: f64 = 0.001;
+const NO_ENTROPY: f64 = 0.001;
 /// How many actions in a row may be invalid before that is worth a word.
 const INVALID: f64 = 128.0;
 
@@ -58,7 +58,7 @@ impl Decline {
     }
 
     /// Takes in an iteration's figures; returns new warnings.
-    pub fn saw(&mut self, iteration: u64, figures: &Figures) -> Vec<String> {
+    pub fn observe(&mut self, iteration: u64, figures: &Figures) -> Vec<String> {
         self.first.get_or_insert(iteration);
         self.last = iteration;
         let value = |node: &String, name: &str| figures.get(node)?.get(name).copied().filter(|value| value.is_finite());
@@ -98,23 +98,24 @@ impl Decline {
     fn warnings(&mut self, ended: bool) -> Vec<String> {
         let all = self.series.keys().filter_map(|key| Some((key.clone(), self.fallen(&key.0, key.1)?)));
         let panels = self.panels.iter().filter_map(|(node, measured)| Some(((node.clone(), "panel"), panel(node, measured)?)));
-        let invalid = self.invalid.iter().filter_map(|(node, since)| Some(((node.clone(), "invalid"), self.invalid(node, *since, ended)?)));
+        let invalid =
+            self.invalid.iter().filter_map(|(node, since)| Some(((node.clone(), "invalid"), self.invalid(node, since.0, since.1, ended)?)));
         let equal = self.equal.and_then(|since| Some(((String::new(), if ended { "ended" } else { "equal" }), self.equal(since, ended)?)));
         let mut found: Vec<_> = all.chain(panels).chain(invalid).chain(equal).collect();
-        let nothing = self.watched.players.iter().filter_map(|node| Some(((node.clone(), "won"), self.nothing_won(node)?)));
+        let nothing = self.watched.players.iter().filter_map(|node| Some(((node.clone(), "won"), self.never_won(node)?)));
         found.extend(nothing);
         found.into_iter().filter_map(|(key, warning)| self.raised.insert(key).then_some(warning)).collect()
     }
 
     /// The whole stretches of a figure: the earlier ones, and the last.
-    fn whole(&self, node: &str, figure: &'static str) -> Option<(&Series, &[Stretch], &Stretch)> {
+    fn stretches(&self, node: &str, figure: &'static str) -> Option<(&Series, &[Stretch], &Stretch)> {
         let series = self.series.get(&(node.to_owned(), figure))?;
-        let (last, earlier) = series.whole().split_last()?;
+        let (last, earlier) = series.complete().split_last()?;
         (!earlier.is_empty()).then_some((series, earlier, last))
     }
 
     fn fallen(&self, node: &str, figure: &'static str) -> Option<String> {
-        let (series, earlier, last) = self.whole(node, figure)?;
+        let (series, earlier, last) = self.stretches(node, figure)?;
         if figure == "return" {
             return None;
         }
@@ -123,7 +124,7 @@ impl Decline {
             series.fall(first, last).filter(|_| last.mean() < LEFT * first.mean())?;
             // A policy that wins knows what to do.
             let (before, now) = self.watched.players.iter().find_map(|player| {
-                let (_, earlier, last) = self.whole(player, "success")?;
+                let (_, earlier, last) = self.stretches(player, "success")?;
                 Some((earlier.first()?, last))
             })?;
             let risen = now.mean() > before.mean() + RISE;
@@ -150,10 +151,11 @@ impl Decline {
     }
 
     /// No episode was ever won, and the newest ones don't earn more than the first.
-    fn nothing_won(&self, node: &str) -> Option<String> {
-        let (success, earlier, last) = self.whole(node, "success")?;
-        let (returns, first, now) = self.whole(node, "return").and_then(|(series, earlier, now)| Some((series, earlier.first()?, now)))?;
-        let never = success.whole().iter().all(|stretch| stretch.mean() == 0.0);
+    fn never_won(&self, node: &str) -> Option<String> {
+        let (success, earlier, last) = self.stretches(node, "success")?;
+        let (returns, first, now) =
+            self.stretches(node, "return").and_then(|(series, earlier, now)| Some((series, earlier.first()?, now)))?;
+        let never = success.complete().iter().all(|stretch| stretch.mean() == 0.0);
         (never && returns.fall(now, first).is_none()).then(|| {
             format!(
                 "`{node}`: no episode was won ({}), and the return did not rise ({:.2} to {:.2}): a policy that never wins has little to compare; \
@@ -165,7 +167,7 @@ impl Decline {
         })
     }
 
-    fn invalid(&self, node: &str, (since, turns): (u64, f64), ended: bool) -> Option<String> {
+    fn invalid(&self, node: &str, since: u64, turns: f64, ended: bool) -> Option<String> {
         let always = ended && Some(since) == self.first;
         (always || turns >= INVALID).then(|| {
             format!(
@@ -186,7 +188,7 @@ impl Decline {
             _ => return None,
         };
         let entropy = |node: &String| self.series.get(&(node.clone(), "entropy"))?.last().map(|entropy| (node.clone(), entropy));
-        if let Some((node, entropy)) = self.watched.learners.iter().find_map(entropy).filter(|(_, entropy)| *entropy < NOTHING) {
+        if let Some((node, entropy)) = self.watched.learners.iter().find_map(entropy).filter(|(_, entropy)| *entropy < NO_ENTROPY) {
             return Some(format!(
                 "every advantage was 0 {iterations}, and the entropy of `{node}` is {entropy:.4} nats: the policy samples one and the same answer each time, so \
                  its episodes don't differ; begin again with a smaller `lr`, a `kl` or an `entropy` bonus"
@@ -237,17 +239,17 @@ mod tests {
     fn warnings(of: impl Fn(f64) -> (f64, f64, f64)) -> Vec<String> {
         let mut decline = Decline::new(watched(), 50);
         let wobble = |i: u64| if i.is_multiple_of(2) { 0.01 } else { -0.01 };
-        let saw = |i: u64| {
+        let observe = |i: u64| {
             let (success, invalid, entropy) = of(i as f64 / 49.0);
-            decline.saw(i, &figures(success + wobble(i), invalid, entropy))
+            decline.observe(i, &figures(success + wobble(i), invalid, entropy))
         };
-        (0..50).flat_map(saw).collect()
+        (0..50).flat_map(observe).collect()
     }
 
     /// The warnings of a whole run, as it went and at its end.
     fn run(iterations: &[Figures]) -> Vec<String> {
         let mut decline = Decline::new(watched(), iterations.len() as u64);
-        let mut warnings: Vec<String> = iterations.iter().zip(0..).flat_map(|(figures, i)| decline.saw(i, figures)).collect();
+        let mut warnings: Vec<String> = iterations.iter().zip(0..).flat_map(|(figures, i)| decline.observe(i, figures)).collect();
         warnings.extend(decline.ended());
         warnings
     }

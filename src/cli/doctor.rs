@@ -67,16 +67,16 @@ impl Finding {
     }
 
     /// What was looked at and isn't there, or doesn't work.
-    fn wrong(name: &str, found: impl Into<String>, why: impl ToString) -> Finding {
+    fn fault(name: &str, found: impl Into<String>, why: impl ToString) -> Finding {
         Finding::new(name, found).but(State::Wrong, why.to_string())
     }
 }
 
 impl DoctorArgs {
     pub fn run(self) -> CommandResult {
-        let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), processor(), memory(), self.device()?];
+        let mut findings = vec![Finding::new("flow", env!("CARGO_PKG_VERSION")), cpu(), memory(), self.device()?];
         findings.extend([torch(), duckdb(), python()]);
-        findings.push(worlds());
+        findings.push(environments());
         let (addresses, tinker) = self.addresses()?;
         findings.extend(addresses.iter().map(|address| server(look(address))));
         findings.extend(tinker.iter().map(|address| hosted(address)));
@@ -85,8 +85,8 @@ impl DoctorArgs {
             OutputFormat::Json => answer(&serde_json::to_string_pretty(&findings)?),
             OutputFormat::Text => findings.iter().for_each(|finding| paint(&line(finding))),
         }
-        let wrong = findings.iter().any(|finding| finding.state == State::Wrong);
-        Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        let faulty = findings.iter().any(|finding| finding.state == State::Wrong);
+        Ok(if faulty { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
     fn device(&self) -> Result<Finding> {
@@ -96,7 +96,7 @@ impl DoctorArgs {
                 Some(note) => Finding::new("device", device.to_string()).but(State::Slow, note),
                 None => Finding::new("device", device.to_string()),
             },
-            Err(error) => Finding::wrong("device", choice.to_string(), error),
+            Err(error) => Finding::fault("device", choice.to_string(), error),
         })
     }
 
@@ -140,7 +140,7 @@ fn line(finding: &Finding) -> String {
     format!("{colour}{mark:<5}{colour:#}  {:<10} {}{note}\n", finding.name, printable(&finding.found))
 }
 
-fn processor() -> Finding {
+fn cpu() -> Finding {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("a processor", |(_, name)| name);
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -173,7 +173,7 @@ fn speed(path: &str) -> Finding {
                 "{path} with `base: int8` on one core: {reading:.0} tokens a second read, {one:.0} written for one prompt, {many:.0} for 32, {learning:.0} learnt by LoRA"
             ),
         ),
-        Err(error) => Finding::wrong("speed", path, error),
+        Err(error) => Finding::fault("speed", path, error),
     }
 }
 
@@ -214,7 +214,7 @@ fn torch() -> Finding {
 fn duckdb() -> Finding {
     match flow_log::engine_version() {
         Ok(version) => Finding::new("DuckDB", version),
-        Err(error) => Finding::wrong("DuckDB", "none", format!("queries need it: {error}")),
+        Err(error) => Finding::fault("DuckDB", "none", format!("queries need it: {error}")),
     }
 }
 
@@ -222,16 +222,16 @@ fn python() -> Finding {
     let output = Command::new("python3").arg("--version").output();
     match output.ok().filter(|output| output.status.success()) {
         Some(output) => Finding::new("Python", String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("Python ").to_owned()),
-        None => Finding::new("Python", "none").but(State::Missing, "worlds in Python and `flow env install` need python3"),
+        None => Finding::new("Python", "none").but(State::Missing, "environments in Python and `flow env install` need python3"),
     }
 }
 
-fn worlds() -> Finding {
+fn environments() -> Finding {
     let adapters: Vec<&str> = TABLE.iter().filter(|kind| kind.adapter.is_some()).map(|kind| kind.name).collect();
     let own = TABLE.len() - adapters.len();
     let (here, missing): (Vec<&str>, Vec<&str>) = adapters.into_iter().partition(|name| installed::is_installed(name));
     let names = if here.is_empty() { "none".into() } else { here.join(", ") };
-    match Finding::new("worlds", format!("{own} of flow's own; installed: {names}")) {
+    match Finding::new("environments", format!("{own} of flow's own; installed: {names}")) {
         all if missing.is_empty() => all,
         finding => finding.but(State::Missing, format!("`flow env install NAME` installs {}", missing.join(", "))),
     }
@@ -243,7 +243,7 @@ fn server(status: ServerStatus) -> Finding {
         return hosted(&status.address);
     }
     if let Some(fault) = &status.fault {
-        return Finding::wrong(name, status.address, format!("no answer: {fault}"));
+        return Finding::fault(name, status.address, format!("no answer: {fault}"));
     }
     let version = status.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     let models = if status.models.is_empty() { "nothing that it names".into() } else { status.models.join(", ") };
@@ -268,7 +268,7 @@ fn hosted(address: &str) -> Finding {
         Err(why) => Finding::new("server", format!("{address}, of Tinker's protocol")).but(State::Missing, why),
         Ok(output) if output.status.success() => Finding::new("server", text(&output.stdout)),
         Ok(output) => {
-            Finding::wrong("server", if output.stdout.is_empty() { address.into() } else { text(&output.stdout) }, text(&output.stderr))
+            Finding::fault("server", if output.stdout.is_empty() { address.into() } else { text(&output.stdout) }, text(&output.stderr))
         }
     }
 }

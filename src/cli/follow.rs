@@ -16,12 +16,12 @@ use std::process::ExitCode;
 
 /// Takes part until the run ends.
 pub fn follow(hosts: &Hosts, machine: &Machine, mut pipeline: Pipeline) -> CommandResult {
-    let wrong = |e: flow_log::LogError| Error::from(e).help("all processes must see the run's folder under the same path");
+    let fault = |e: flow_log::LogError| Error::from(e).help("all processes must see the run's folder under the same path");
     let meanwhile = Meanwhile { tell: &|text| eprintln!("{text}"), ..Meanwhile::quiet() };
     let cluster = Cluster::join(hosts, &same(hosts, machine.workers, &pipeline), serde_json::Value::Null, &meanwhile)?;
     let news: RunStart = serde_json::from_value(cluster.news.clone()).map_err(|e| Error::from(e).at("the first process's news"))?;
-    let folder = flow_log::Run::open(&news.run).map_err(wrong)?;
-    let manifest = folder.manifest().map_err(wrong)?;
+    let folder = flow_log::Run::open(&news.run).map_err(fault)?;
+    let manifest = folder.manifest().map_err(fault)?;
     pipeline.iterations = news.iterations;
     let policy = models::start(&pipeline, machine.hardware()?, &models::starts(&folder)?)?;
     if let Some(policy) = policy.as_ref().filter(|_| news.first > 0) {

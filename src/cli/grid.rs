@@ -52,15 +52,15 @@ pub fn cases(grid: &[String], seeds: &[u64]) -> Result<Vec<Case>> {
         if paths.contains(&path) {
             return Err(Error::Request(format!("`{path}` stands twice in --grid")));
         }
-        if let Some(twice) = twice(&values) {
-            return Err(Error::Request(format!("the value {twice} of `{path}` stands twice in --grid")));
+        if let Some(repeated) = repeated(&values) {
+            return Err(Error::Request(format!("the value {repeated} of `{path}` stands twice in --grid")));
         }
         paths.push(path);
         let with = |case: &Case, value: &str| Case { sets: [&case.sets[..], &[format!("{path}={value}")]].concat(), ..case.clone() };
         all = all.iter().flat_map(|case| values.iter().map(move |value| with(case, value))).collect();
     }
-    if let Some(twice) = twice(seeds) {
-        return Err(Error::Request(format!("the seed {twice} stands twice in --seeds")));
+    if let Some(repeated) = repeated(seeds) {
+        return Err(Error::Request(format!("the seed {repeated} stands twice in --seeds")));
     }
     if !seeds.is_empty() {
         all = all.iter().flat_map(|case| seeds.iter().map(|seed| Case { seed: Some(*seed), ..case.clone() })).collect();
@@ -68,7 +68,7 @@ pub fn cases(grid: &[String], seeds: &[u64]) -> Result<Vec<Case>> {
     Ok(all)
 }
 
-fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
+fn repeated<T: PartialEq>(values: &[T]) -> Option<&T> {
     values.iter().enumerate().find(|(i, value)| values[..*i].contains(value)).map(|(_, value)| value)
 }
 

@@ -59,7 +59,7 @@ impl Machine {
     }
 
     /// Insists on one process.
-    pub fn alone(&self, what: &str) -> Result<()> {
+    pub fn require_one_process(&self, what: &str) -> Result<()> {
         match self.hosts {
             Some(_) => Err(Error::Request(format!("{what} plays nothing and runs in one process: leave --hosts out"))),
             None => Ok(()),

@@ -14,8 +14,8 @@ const LEAST_WORDS: usize = 256;
 /// The models that are larger than the memory that there is.
 pub fn too_large(pipeline: &Pipeline, catalog: &Catalog) -> Vec<Mistake> {
     // What a GPU has is known once it is used.
-    let processor = DeviceChoice::named().and_then(on_gpu).is_ok_and(|gpu| !gpu);
-    let Some(free) = available().filter(|_| processor) else { return Vec::new() };
+    let cpu = DeviceChoice::named().and_then(on_gpu).is_ok_and(|gpu| !gpu);
+    let Some(free) = available().filter(|_| cpu) else { return Vec::new() };
     pipeline.models.keys().filter_map(|name| large(name, pipeline, catalog, free)).collect()
 }
 

@@ -20,7 +20,7 @@ pub fn missing(pipeline: &Pipeline, file: &Path, catalog: &Catalog) -> Vec<Mista
     let (mut missing_items, mut found) = (Vec::new(), Vec::new());
     for (name, model) in &pipeline.models {
         match missing_model(name, model, file) {
-            Some(wrong) => missing_items.push(wrong),
+            Some(mistake) => missing_items.push(mistake),
             None => found.push(name),
         }
     }
@@ -47,7 +47,7 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<M
     }
     let load = model["load"].as_str()?;
     let path = Path::new(load);
-    let wrong = |message: String, help: &str| Some(Mistake::in_model(name, "load", message).help(help));
+    let mistake = |message: String, help: &str| Some(Mistake::in_model(name, "load", message).help(help));
     if !path.exists() {
         let by_pipeline = || pipeline_that_makes(path, file).map(|from| format!("flow run {} --out {}", shown(&from), shell_word(load)));
         let command = command_in_comment(load, file).or_else(by_pipeline).map(|command| format!("make it: {command}"));
@@ -56,12 +56,12 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<M
             .or_else(|| fetched(path))
             .or_else(|| of_hub(path))
             .unwrap_or_else(|| format!("looked for {}: a run's folder, or a model's", absolute(path)));
-        return wrong(format!("there is no `{load}` to load `{name}` from"), &help);
+        return mistake(format!("there is no `{load}` to load `{name}` from"), &help);
     }
     // A terminal or a pipe would be read for ever, or once and no more.
     if !path.is_dir() && !path.is_file() {
         let message = format!("`{load}` is no folder and no file to load `{name}` from");
-        return wrong(message, "a run's folder is wanted, or a model's");
+        return mistake(message, "a run's folder is wanted, or a model's");
     }
     let model_name = model["of"].as_str().unwrap_or(name);
     let newest = run_at(path).and_then(|run| run.map(|run| Ok((newest_of(&run, model_name)?, run))).transpose());
@@ -80,7 +80,7 @@ fn missing_model(name: &str, model: &serde_json::Value, file: &Path) -> Option<M
         }
         Err(error) => (error.to_string(), "a run's folder or a model's is wanted".into()),
     };
-    wrong(message, &help)
+    mistake(message, &help)
 }
 
 /// The command that fetches a published model into this folder, if one has this name.

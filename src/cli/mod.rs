@@ -7,6 +7,7 @@ mod budget;
 mod bundle;
 mod candidates;
 mod check;
+mod child;
 mod colours;
 mod completion;
 mod decline;
@@ -24,7 +25,6 @@ mod graph;
 mod grid;
 mod headroom;
 mod import;
-mod kin;
 mod log_inputs;
 mod machine;
 mod memory_check;
@@ -171,7 +171,7 @@ verbs! {
 /// Runs the command line and answers with the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted. A verb that
 /// fails ends the process, whatever else is still at work in it.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    kin::tie();
+    child::tie();
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     if completion::answered(Arguments::command, &arguments) {
         return ExitCode::SUCCESS;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>) -> Vec<Mistake> {
     let models: BTreeMap<String, ModelSettings> =
         pipeline.models.iter().filter_map(|(name, model)| Some((name.clone(), located(name, model)?))).collect();
-    let (mut wrongs, mut known) = (Vec::new(), BTreeMap::new());
+    let (mut mistakes, mut known) = (Vec::new(), BTreeMap::new());
     for name in names.filter(|name| models.contains_key(*name)) {
         match inspect(name, &models) {
             Ok(inspected) => drop(known.insert(name.as_str(), inspected)),
@@ -24,21 +24,21 @@ pub fn unusable<'a>(pipeline: &Pipeline, names: impl Iterator<Item = &'a String>
                     PolicyError::Model { .. } => error.to_string(),
                     error => format!("`{name}` can't be loaded: {error}"),
                 };
-                wrongs.push(Mistake::in_model(name, setting, message));
+                mistakes.push(Mistake::in_model(name, setting, message));
             }
         }
     }
-    wrongs.extend(known.iter().filter_map(|(name, inspected)| unread_variable(name, &pipeline.models[*name], inspected)));
-    let mut told = BTreeSet::new();
+    mistakes.extend(known.iter().filter_map(|(name, inspected)| unread_variable(name, &pipeline.models[*name], inspected)));
+    let mut checked = BTreeSet::new();
     for node in pipeline.all() {
         for agent in ops::agents(node) {
-            wrongs.extend(too_long(pipeline, &known, node, &agent));
-            if told.insert((agent.model.clone(), agent.system, agent.conversation)) {
-                wrongs.extend(refused(pipeline, &known, agent));
+            mistakes.extend(too_long(pipeline, &known, node, &agent));
+            if checked.insert((agent.model.clone(), agent.system, agent.conversation)) {
+                mistakes.extend(refused(pipeline, &known, agent));
             }
         }
     }
-    wrongs
+    mistakes
 }
 
 /// What is known of a model, or of the one that it is on.

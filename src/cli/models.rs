@@ -137,8 +137,8 @@ pub fn restore(policy: &Policy, pipeline: &Pipeline, run: &Run, manifest: &Manif
         // Readers wait for exactly the version that the manifest names.
         for ((weights, folder), version) in needed.iter().zip(&folders).zip(policy.versions(name)?) {
             if version != weights.version {
-                let wrong = format!("{} holds version {version}, and the manifest says {}", folder.display(), weights.version);
-                return Err(Error::Request(wrong).help(help));
+                let message = format!("{} holds version {version}, and the manifest says {}", folder.display(), weights.version);
+                return Err(Error::Request(message).help(help));
             }
         }
     }

@@ -26,7 +26,7 @@ pub struct NewArgs {
     /// Begins with a small transformer with random weights and a game, not with a language model and an agent that has a calculator
     #[arg(long, value_enum)]
     game: Option<GameChoice>,
-    /// Begins with a world of your own instead, a Python file that flow-env serves
+    /// Begins with an environment of your own instead, a Python file that flow-env serves
     #[arg(long, value_name = "FILE.py", conflicts_with = "game")]
     world: Option<PathBuf>,
     /// Begins with your own agent program, as one text: "python3 my_agent.py"; it calls a model, and isn't changed
@@ -41,11 +41,11 @@ pub struct NewArgs {
 }
 
 const TEMPLATE: &str = include_str!("new.yaml");
-const WORLD: &str = include_str!("new-world.yaml");
+const CLASS: &str = include_str!("new-world.yaml");
 const MODEL: &str = include_str!("new-model.yaml");
 
-/// How a published model acts, for each kind of world.
-const CHOOSES: &str = r#"  # It chooses among the actions that the world lists. `decode: free` lets it write them.
+/// How a published model acts, for each kind of environment.
+const CHOOSES: &str = r#"  # It chooses among the actions that the environment lists. `decode: free` lets it write them.
   player: { model: actor, max_turns: 20, prompt: "{{ observation }}\nWhat do you do?" }
 "#;
 const WRITES: &str = r#"  # Its whole answer is the action (`answer: []`): at most 4 turns, of at most 32 tokens each.
@@ -61,7 +61,7 @@ impl NewArgs {
         let (expert, writes) = (has_expert(&source), self.world.is_some() && !source.is_empty() && !source.contains("actions"));
         let text = match (&self.world, &self.program, &self.env) {
             (Some(world), ..) if writes => written_text(&self.file, world)?,
-            (Some(world), ..) => world_text(&self.file, world, expert)?,
+            (Some(world), ..) => class_text(&self.file, world, expert)?,
             (_, Some(program), _) => {
                 let tasks =
                     self.tasks.as_deref().ok_or_else(|| Error::request("--program needs --tasks FILE.jsonl, with a JSON object a line"))?;
@@ -85,33 +85,36 @@ impl NewArgs {
         })?;
         file.write_all(text.as_bytes()).map_err(Error::file(&self.file))?;
         let word = shell_word(&self.file.display().to_string());
-        let mut said = format!("{} is written, with comments\n", self.file.display());
-        said += match (&self.world, expert) {
+        let mut summary = format!("{} is written, with comments\n", self.file.display());
+        summary += match (&self.world, expert) {
             (None, _) if begins => "calculator.py and calculator.jsonl, an agent program and its tasks, are written into this folder\n",
             (None, _) => "",
-            _ if writes => "the world names no `actions`: a published model writes them, and the whole of an answer is one\n",
+            _ if writes => "the environment names no `actions`: a published model writes them, and the whole of an answer is one\n",
             (Some(world), _) if !world.exists() => "that file isn't there yet: a class of `flow_env.World` belongs into it\n",
-            (Some(_), true) => "it begins by imitating the world's `expert`\n",
-            (Some(_), false) => "the world has no `expert`: the policy begins with random weights, and must win now and then by itself\n",
+            (Some(_), true) => "it begins by imitating the environment's `expert`\n",
+            (Some(_), false) => {
+                "the environment has no `expert`: the policy begins with random weights, and must win now and then by itself\n"
+            }
         };
         if !cfg!(feature = "learn") {
-            said += "this flow computes no model itself: `pip install 'flow-rl[torch]'` adds it, or say `train` and `serve` of the model\n";
+            summary +=
+                "this flow computes no model itself: `pip install 'flow-rl[torch]'` adds it, or say `train` and `serve` of the model\n";
         }
-        said += "\nTry next:\n";
+        summary += "\nTry next:\n";
         // What is there already needn't be fetched again.
         if (begins || self.program.is_some() || self.env.is_some() || writes) && !Path::new("models/smollm2-135m-instruct").exists() {
-            said += "  flow model fetch smollm2-135m-instruct\n";
+            summary += "  flow model fetch smollm2-135m-instruct\n";
         }
         let env =
             self.env.as_deref().map(|env| env.split(':').next().unwrap_or(env)).or((begins || self.program.is_some()).then_some("program"));
         if let Some(env) = env.filter(|env| !installed::is_installed(env)) {
-            said += &format!("  flow env install {env}\n");
+            summary += &format!("  flow env install {env}\n");
         }
-        said += &format!("  flow check {word}\n  flow run {word}");
+        summary += &format!("  flow check {word}\n  flow run {word}");
         if let Some(world) = &self.world {
-            said += &format!("\n  {}", panel_command(world)?);
+            summary += &format!("\n  {}", panel_command(world)?);
         }
-        finish(&said)
+        finish(&summary)
     }
 }
 
@@ -126,17 +129,17 @@ fn stem<'a>(path: &'a Path, what: &str, example: &str) -> Result<&'a str> {
     Ok(stem)
 }
 
-/// Whether a world's file defines an expert. It is read and not run: it may need what isn't installed yet.
+/// Whether an environment's file defines an expert. It is read and not run: it may need what isn't installed yet.
 fn has_expert(source: &str) -> bool {
     source.lines().any(|line| line.starts_with([' ', '\t']) && line.trim_start().starts_with("def expert("))
 }
 
-/// What a world is called in a pipeline: after its file.
+/// What an environment is called in a pipeline: after its file.
 fn label(world: &Path) -> Result<String> {
-    Ok(stem(world, "a world", "my-world.py")?.to_lowercase().replace('-', "_").chars().take(32).collect())
+    Ok(stem(world, "an environment", "my-world.py")?.to_lowercase().replace('-', "_").chars().take(32).collect())
 }
 
-/// The command that freezes tasks of the world to measure on.
+/// The command that freezes tasks of the environment to measure on.
 fn panel_command(world: &Path) -> Result<String> {
     let command = shell_word(&format!("command={}", serde_json::json!(["flow-env", "serve", world.display().to_string()])));
     Ok(format!("flow panel process name={} {command} split=test --count 64", label(world)?))
@@ -158,8 +161,8 @@ fn chosen(template: &str, first: bool) -> String {
     text
 }
 
-/// The template for your own world, filled in.
-fn world_text(path: &Path, world: &Path, expert: bool) -> Result<String> {
+/// The template for your own environment, filled in.
+fn class_text(path: &Path, world: &Path, expert: bool) -> Result<String> {
     let name = stem(path, "a pipeline", "my-agent.yaml")?;
     let (label, panel) = (label(world)?, panel_command(world)?);
     let (file, world) = (shell_word(&path.display().to_string()), world.display().to_string());
@@ -171,7 +174,7 @@ fn world_text(path: &Path, world: &Path, expert: bool) -> Result<String> {
         ("{panel}", &panel),
         ("[flow-env, serve, {world}]", &format!("[flow-env, serve, {quoted}]")),
     ];
-    let text = places.iter().fold(chosen(WORLD, expert), |text, (place, value)| text.replace(place, value));
+    let text = places.iter().fold(chosen(CLASS, expert), |text, (place, value)| text.replace(place, value));
     Ok(text.replace("{world}", &shell_word(&world)).replace("{file}", &file))
 }
 
@@ -195,7 +198,7 @@ fn program_text(path: &Path, program: &str, tasks: &Path) -> Result<String> {
     model_text(path, true, Acts::Answers, &places)
 }
 
-/// The template for a world of the field, filled in.
+/// The template for an environment of the field, filled in.
 fn env_text(path: &Path, named: &str) -> Result<String> {
     let (env, world) = named.split_once(':').unwrap_or((named, ""));
     let Some(acts) = kind(env).and_then(|kind| kind.adapter).filter(|_| env != "program") else {
@@ -219,10 +222,10 @@ fn env_text(path: &Path, named: &str) -> Result<String> {
     model_text(path, false, acts, &places)
 }
 
-/// The template for your own world whose actions are texts, filled in.
+/// The template for your own environment whose actions are texts, filled in.
 fn written_text(path: &Path, world: &Path) -> Result<String> {
     let (label, panel, name) = (label(world)?, panel_command(world)?, world.display().to_string());
-    let install = format!("flow-env check {}   tests the world", shell_word(&name));
+    let install = format!("flow-env check {}   tests the environment", shell_word(&name));
     let tasks = format!("env: process, command: {}", serde_json::json!(["flow-env", "serve", name]));
     let places = [("{install}", install.as_str()), ("{world}", &name), ("{tasks}", &tasks), ("{label}", &label), ("{panel}", &panel)];
     model_text(path, false, Acts::Writes, &places)
@@ -280,10 +283,10 @@ mod tests {
     }
 
     #[test]
-    fn a_world_of_ones_own_is_served_by_flow_env() {
-        let worlds = [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")];
-        for ((world, served), expert) in worlds.into_iter().flat_map(|world| [(world, true), (world, false)]) {
-            let text = world_text(Path::new("door.yaml"), Path::new(world), expert).unwrap();
+    fn a_file_of_ones_own_is_served_by_flow_env() {
+        let files = [("some/My-door.py", "some/My-door.py"), ("a, b/door.py", "\"a, b/door.py\"")];
+        for ((world, served), expert) in files.into_iter().flat_map(|world| [(world, true), (world, false)]) {
+            let text = class_text(Path::new("door.yaml"), Path::new(world), expert).unwrap();
             assert_eq!((text.contains("actor: expert"), text.contains("has no `expert`")), (expert, !expert), "{text}");
             assert!(!["{if}", "{else}", "{end}", "{panel}"].iter().any(|mark| text.contains(mark)), "{text}");
             let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap();
@@ -291,11 +294,11 @@ mod tests {
             assert_eq!(tasks["command"], serde_json::json!(["flow-env", "serve", world]), "{text}");
             assert!(text.contains(&format!("serve, {served}]")) && !text.contains("{world}") && !text.contains("{file}"), "{text}");
         }
-        assert!(world_text(Path::new("door.yaml"), Path::new("my world.py"), false).is_err());
+        assert!(class_text(Path::new("door.yaml"), Path::new("my world.py"), false).is_err());
     }
 
     #[test]
-    fn a_program_and_a_world_of_the_field_have_pipelines_of_their_own() {
+    fn a_program_and_an_installed_environment_have_pipelines_of_their_own() {
         let program =
             program_text(Path::new("a.yaml"), "python3 tools/My-agent.py --fast", Path::new("datasets/calculator.jsonl")).unwrap();
         let tasks = flow_pipeline::parse("x", &program, &[], &ops::catalog()).unwrap().node("tasks").unwrap().with.raw().clone();

@@ -76,7 +76,7 @@ impl Progress {
         let learner = watched.learners.first().cloned();
         let mut decline = Decline::new(watched, iterations);
         for (iteration, figures) in earlier {
-            decline.saw(*iteration, figures);
+            decline.observe(*iteration, figures);
         }
         let before = earlier.iter().find_map(|(_, figures)| on_panel(figures, evaluations));
         let mut state = ProgressState { done: first, before, decline, ..ProgressState::default() };
@@ -95,7 +95,7 @@ impl Progress {
         }
         let find = |name: &str| figure(&committed.figures, evaluations, name);
         // Beside an update by demonstrations, whose loss says something else.
-        let learnt = |name: &str| match &self.learner {
+        let learner_metric = |name: &str| match &self.learner {
             Some(learner) => committed.figures.get(learner)?.get(name).copied(),
             None => find(name),
         };
@@ -117,13 +117,13 @@ impl Progress {
             state.panel.map(|success| format!("panel {:.1}%", 100.0 * success)),
             shown("return", find("return")),
             (state.failed > 0.0).then(|| format!("{} failed", state.failed)),
-            shown("loss", learnt("loss")),
-            shown("KL", learnt("kl")),
+            shown("loss", learner_metric("loss")),
+            shown("KL", learner_metric("kl")),
             (state.turns > 0.0).then(|| format!("{:.0} turns/s", state.turns / seconds.max(1e-9))),
         ];
         let fields: Vec<String> = fields.into_iter().flatten().collect();
-        for warning in state.decline.saw(committed.iteration, &committed.figures) {
-            self.aside(|| warn(&warning));
+        for warning in state.decline.observe(committed.iteration, &committed.figures) {
+            self.print_lines(|| warn(&warning));
             state.warnings.push(warning);
         }
         match &self.bar {
@@ -146,7 +146,7 @@ impl Progress {
     }
 
     /// Lets something be printed to standard error on lines of its own.
-    pub fn aside(&self, print: impl FnOnce()) {
+    pub fn print_lines(&self, print: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(print),
             None => print(),

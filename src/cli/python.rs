@@ -22,7 +22,7 @@ pub fn command(module: &str) -> Result<Command> {
 }
 
 /// Why Python can't be started.
-pub fn missing(error: io::Error) -> Error {
+pub fn start_error(error: io::Error) -> Error {
     Error::Request(format!("`python3` can't be started: {error}")).help("this verb does a part of its work in Python")
 }
 
@@ -31,11 +31,11 @@ pub fn missing(error: io::Error) -> Error {
 /// # Errors
 /// If it can't be started, or fails: then with its last line.
 pub fn printed(command: &mut Command) -> Result<String> {
-    let ran = command.output().map_err(missing)?;
+    let ran = command.output().map_err(start_error)?;
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("python3 failed without a message");
+    let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("python3 failed without a message");
     Err(Error::request(last.trim_start_matches("error: ")))
 }

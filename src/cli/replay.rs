@@ -38,7 +38,7 @@ pub struct ReplayArgs {
 
 impl ReplayArgs {
     pub fn run(self) -> CommandResult {
-        self.machine.alone("a replay")?;
+        self.machine.require_one_process("a replay")?;
         if self.run_code {
             ops::run_code();
         }

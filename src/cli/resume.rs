@@ -39,7 +39,7 @@ impl ResumeArgs {
         let sets: Vec<String> = self.iterations.iter().map(|n| format!("iterations={n}")).collect();
         let replays = manifest.info.replays.clone();
         if replays.is_some() {
-            self.machine.alone("a replay")?;
+            self.machine.require_one_process("a replay")?;
         }
         let catalog = if replays.is_some() { ops::replayed(Default::default()) } else { ops::catalog() };
         folder.same_pipeline(&manifest)?;

@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::missing_files::missing;
 use super::models;
 use super::output::{finish, CommandResult};
-use super::seeds::{self, beside, continued, CaseRun};
+use super::seeds::{self, case_folder, continued, CaseRun};
 use super::session::{info, TrainingSession};
 use crate::ops;
 use clap::Args;
@@ -85,7 +85,7 @@ impl RunArgs {
         self.sets.iter().for_each(|set| arguments.extend(["--set".into(), set.into()]));
         arguments.extend(self.machine.arguments());
         let at = |out: &PathBuf, (case, pipeline): &(Case, Pipeline)| CaseRun {
-            folder: beside(out, case),
+            folder: case_folder(out, case),
             case: case.clone(),
             pipeline: pipeline.clone(),
         };

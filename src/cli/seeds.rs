@@ -3,10 +3,10 @@
 
 use super::begun::{self, RunProgress};
 use super::budget::Budget;
+use super::child::tied;
 use super::decline::percent;
 use super::error::{Error, Result};
 use super::grid::Case;
-use super::kin::tied;
 use super::machine::Machine;
 use super::output::{answer, finish, CommandResult, OutputFormat};
 use super::progress;
@@ -192,7 +192,7 @@ pub fn continued(name: &str, cases: &[(Case, Pipeline)]) -> Vec<CaseRun> {
 }
 
 /// The folder of a case's run: beside `base`.
-pub fn beside(base: &Path, case: &Case) -> PathBuf {
+pub fn case_folder(base: &Path, case: &Case) -> PathBuf {
     let mut name = base.file_name().map(OsString::from).unwrap_or_else(|| "run".into());
     name.push(case.suffix());
     base.with_file_name(name)
@@ -206,7 +206,7 @@ mod tests {
     fn several_seeds_are_told_in_one_table() {
         let finished = |seed, sets: &[&str], after| {
             let case = Case { seed: Some(seed), sets: sets.iter().map(|set| set.to_string()).collect() };
-            FinishedRun { run: beside(Path::new("runs/a"), &case), case, success: [Some(0.1), after] }
+            FinishedRun { run: case_folder(Path::new("runs/a"), &case), case, success: [Some(0.1), after] }
         };
         let ended = |seed, after| finished(seed, &[], after);
         let text = table(&[ended(1, Some(0.5)), ended(2, Some(0.7))]);

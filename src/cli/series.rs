@@ -74,7 +74,7 @@ impl Series {
     }
 
     /// The stretches that are complete.
-    pub fn whole(&self) -> &[Stretch] {
+    pub fn complete(&self) -> &[Stretch] {
         let complete = self.stretches.last().is_none_or(|stretch| stretch.values == self.length);
         &self.stretches[..self.stretches.len() - usize::from(!complete)]
     }

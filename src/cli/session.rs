@@ -107,7 +107,7 @@ impl TrainingSession<'_> {
                 }
             }
         };
-        let (otherwise, played) = (otherwise(&self.pipeline), played(&self.pipeline));
+        let (replay_hint, played) = (replay_hint(&self.pipeline), played(&self.pipeline));
         let ended = run(Plan {
             cluster,
             workers: self.machine.workers as usize,
@@ -157,7 +157,7 @@ impl TrainingSession<'_> {
                 return Ok(ExitCode::from(130));
             }
         }
-        NextCommands { run: self.folder.root(), replays: self.replays.map(|r| r.run), stopped: why, played, otherwise }
+        NextCommands { run: self.folder.root(), replays: self.replays.map(|r| r.run), stopped: why, played, replay_hint }
             .print(self.machine.format, &summary);
         Ok(ExitCode::SUCCESS)
     }
@@ -170,7 +170,7 @@ fn watched(pipeline: &Pipeline) -> Watched {
 }
 
 /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
-fn otherwise(pipeline: &Pipeline) -> Option<String> {
+fn replay_hint(pipeline: &Pipeline) -> Option<String> {
     let played = ops::unlogged(pipeline).is_empty();
     let setting = |n: &Node| Some(format!("nodes.{}.with.{}", n.id, (ops::operator(&n.op)?.hooks.replay_hint)(&n.with)?));
     pipeline.nodes.iter().filter(|_| played).find_map(setting)
@@ -239,7 +239,7 @@ fn interrupt(shared: &RunState, progress: Arc<Progress>) -> Result<()> {
                 shared.programs.close();
                 end_process(130);
             }
-            progress.aside(|| eprintln!("\nstopping once this iteration is committed; again ends at once and drops it"));
+            progress.print_lines(|| eprintln!("\nstopping once this iteration is committed; again ends at once and drops it"));
             shared.stop();
         }
     };

@@ -5,7 +5,7 @@ use crate::ops;
 use flow_core::files;
 use flow_core::printable::printable;
 use flow_env::process::Programs;
-use flow_env::{TrainingTasks, Worlds};
+use flow_env::{Environments, TrainingTasks};
 use flow_model::TemplateVariables;
 use flow_pipeline::{Node, Pipeline};
 use flow_rollout::agent::Agent;
@@ -30,9 +30,9 @@ pub fn prompts(pipeline: &Pipeline) -> Result<String> {
 fn first_prompt(node: &Node, agent: &Agent, pipeline: &Pipeline, programs: &Programs) -> Result<String> {
     let Some(game) = ops::played(node, pipeline) else { return Ok(String::new()) };
     let task = TrainingTasks::new(game, pipeline.seed, &node.id, programs)?.tasks(0, 1).remove(0);
-    let mut worlds = Worlds::new(programs.clone());
-    let rules = worlds.rules(&task.game)?;
-    let view = worlds.reset(&[(0, &task)])?.remove(0).map_err(|fault| Error::Request(fault.text))?;
+    let mut envs = Environments::new(programs.clone());
+    let rules = envs.rules(&task.game)?;
+    let view = envs.reset(&[(0, &task)])?.remove(0).map_err(|fault| Error::Request(fault.text))?;
     let (form, carried) = (agent.form(), agent.carried().map_or_else(Vec::new, |carried| carried.texts(None)));
     let situation = Situation {
         rules: &rules,

@@ -17,7 +17,7 @@ pub struct NextCommands<'a> {
     /// A logged node whose rows are turns of episodes.
     pub played: Option<String>,
     /// A setting by which a replay could judge the same rows in another way, if the log allows a replay.
-    pub otherwise: Option<String>,
+    pub replay_hint: Option<String>,
 }
 
 /// The end of a training run, a resumed one or a replay.
@@ -85,7 +85,7 @@ impl NextCommands<'_> {
             let table = if node.contains('-') || node == "group" { format!("\\\"{node}\\\"") } else { node.clone() };
             text += &format!("  flow query {run} \"select task, sample, turn, action, reward from {table} limit 20\"\n");
         }
-        if let Some(setting) = &self.otherwise {
+        if let Some(setting) = &self.replay_hint {
             text += &format!("  flow replay {run} --set {setting}\n");
         }
         text

@@ -30,7 +30,7 @@ pub const OPERATOR: Operator = Operator {
     inside: None,
     hooks: Hooks {
         needs,
-        wrong,
+        mistakes,
         notes: |node, pipeline| {
             let notes = [no_spread::note, small_rewards::note, negative_returns::note, trees::note];
             notes.into_iter().filter_map(|note| note(node, pipeline)).collect()
@@ -80,11 +80,11 @@ pub fn of_tokens(node: &Node) -> bool {
 }
 
 /// Tokens without a value or a charge; means over iterations that a resumed run couldn't go on with.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
-    if let Some(wrong) =
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+    if let Some(mistake) =
         unlogged(node, pipeline, "keeps a running mean, and a resumed run reads it in the log").filter(|_| keeps_means(&node.with))
     {
-        return vec![wrong];
+        return vec![mistake];
     }
     let Some(column) = node.with.typed::<AdvantageSettings>().and_then(|meant| meant.of.estimator().tokens) else { return Vec::new() };
     let (already_has, message, help): (fn(&With) -> bool, _, _) = match column {

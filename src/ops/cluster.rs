@@ -62,7 +62,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ClusterSettings>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, wrong, notes, remembers: |_| true, ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes, notes, remembers: |_| true, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -71,10 +71,10 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A key that is no text, settings that nothing reads, and clusters that a resumed run could not go on with.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<ClusterSettings>(node) else { return vec![] };
-    let mut wrongs = Vec::new();
-    let mut at = |setting: &str, message: String, help: &str| wrongs.push(Mistake::in_node(node, &["with", setting], message).help(help));
+    let mut mistakes = Vec::new();
+    let mut at = |setting: &str, message: String, help: &str| mistakes.push(Mistake::in_node(node, &["with", setting], message).help(help));
     if let Some(kind) = row::kind(&with.keyed.key).filter(|kind| *kind != Kind::Text) {
         at("key", format!("`key` can't be the column `{}`, which is {}", with.keyed.key, kind.name()), "name a column of texts");
     }
@@ -84,9 +84,9 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     if with.compare == Compare::Ratio && with.at_least == 0.0 {
         at("at_least", "by a ratio of 0 all texts are alike".into(), "write a number above 0");
     }
-    wrongs.extend(with.keyed.wrong(node));
-    wrongs.extend(unlogged(node, pipeline, "clusters over iterations, and a resumed run reads its prototypes in the log"));
-    wrongs
+    mistakes.extend(with.keyed.mistake(node));
+    mistakes.extend(unlogged(node, pipeline, "clusters over iterations, and a resumed run reads its prototypes in the log"));
+    mistakes
 }
 
 /// Clusters that serve neither credit nor retrieval.

@@ -42,19 +42,19 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Combine>(),
     outside: render,
     inside: None,
-    hooks: Hooks { wrong, ..Hooks::NONE },
+    hooks: Hooks { mistakes, ..Hooks::NONE },
 };
 
 /// Inputs whose advantages are those of tokens.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let by_token =
         |input: &&Input| pipeline.node(&input.from).is_some_and(|from| of_tokens(from) || upstream(pipeline, from).any(of_tokens));
-    let wrong = |input: &Input| {
+    let mistake = |input: &Input| {
         let message = format!("`{}` adds advantages of turns, and those of `{}` are of tokens", node.id, input.from);
         Mistake::in_node(node, &["inputs", &input.port], message)
             .help("give it an `advantage` with another `of` than `token_gae`, `token_return` and `iql`")
     };
-    node.inputs.iter().filter(by_token).map(wrong).collect()
+    node.inputs.iter().filter(by_token).map(mistake).collect()
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {

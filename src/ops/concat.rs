@@ -27,11 +27,11 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Concat>(),
     outside: render,
     inside: None,
-    hooks: Hooks { wrong, ..Hooks::NONE },
+    hooks: Hooks { mistakes, ..Hooks::NONE },
 };
 
 /// Inputs that come twice, whose rows would have equal names, and inputs with other columns than the first one has.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Some((first, others)) = node.inputs.split_first() else { return Vec::new() };
     let columns = |from: &str| pipeline.node(from)?.columns.as_ref().map(|columns| columns.iter().collect::<BTreeSet<_>>());
     let mut seen = BTreeSet::from([first.from.as_str()]);

@@ -60,7 +60,7 @@ pub const OPERATOR: Operator = Operator {
     hooks: Hooks {
         needs,
         makes: |with| with.typed::<Derive>().map_or_else(Vec::new, |with| with.columns.keys().cloned().chain(with.kept()).collect()),
-        wrong,
+        mistakes,
         remembers: |with| with.typed::<Derive>().is_some_and(|with| with.by.is_some()),
         targets: |with| with.typed::<Derive>().is_some_and(|with| with.columns.contains_key("value_target")),
         ..Hooks::NONE
@@ -102,7 +102,7 @@ fn needs(with: &With) -> Vec<Need> {
     each(&with).flat_map(of).chain(by).collect()
 }
 
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Derive>(node) else { return Vec::new() };
     let carried = with.by.as_ref().map(|_| unlogged(node, pipeline, "reads its earlier values, and a resumed run reads them in the log"));
     let carried = carried.flatten().into_iter().chain(keys_that_differ(node, &with));
@@ -112,27 +112,27 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
         Mistake::in_node(node, &["with", "by"], "`by` finds earlier values, and no expression reads one").help(help)
     });
     let alone = !node.inputs.iter().any(|input| input.port == OTHERS);
-    let mistake = |(name, read): (&String, Result<Expressions, String>)| {
-        let wrong = |why: String| Mistake::in_node(node, &["with", "columns", name], format!("`{name}`: {why}"));
+    let column_mistake = |(name, read): (&String, Result<Expressions, String>)| {
+        let mistake = |why: String| Mistake::in_node(node, &["with", "columns", name], format!("`{name}`: {why}"));
         match read {
-            Err(why) => Some(wrong(why)),
+            Err(why) => Some(mistake(why)),
             Ok(read) if read.others && alone => {
                 let help = format!("give it the node whose rows these are: `inputs: {{ rows: ..., {OTHERS}: NODE }}`");
-                Some(wrong(format!("`{OTHERS}` holds for no row, since the node has no input `{OTHERS}`")).help(help))
+                Some(mistake(format!("`{OTHERS}` holds for no row, since the node has no input `{OTHERS}`")).help(help))
             }
             Ok(read) if read.last().next().is_some() && with.by.is_none() => {
                 let help = "say by which columns a row finds it: `by: [task]`, or `by: []` for one value of all rows";
-                Some(wrong(format!("it reads an earlier value, `{LAST}...`, and the node has no `by`")).help(help))
+                Some(mistake(format!("it reads an earlier value, `{LAST}...`, and the node has no `by`")).help(help))
             }
             Ok(_) => None,
         }
     };
-    each(&with).filter_map(mistake).chain(carried).chain(idle).collect()
+    each(&with).filter_map(column_mistake).chain(carried).chain(idle).collect()
 }
 
 /// Columns of `by` whose values no later row can have again, or that have no one value.
 fn keys_that_differ(node: &Node, with: &Derive) -> Vec<Mistake> {
-    let wrong = |(i, column): (usize, &String)| {
+    let mistake = |(i, column): (usize, &String)| {
         let kind = row::kind(column)?;
         let why = match column.as_str() {
             "iteration" => "differs in each iteration, so no row finds an earlier value by it".to_string(),
@@ -143,7 +143,7 @@ fn keys_that_differ(node: &Node, with: &Derive) -> Vec<Mistake> {
         let message = format!("`by` can't have the column `{column}`: it {why}");
         Some(Mistake::in_node(node, &["with", "by", &i.to_string()], message).help("name columns that last, such as `task` or `type`"))
     };
-    with.by.iter().flatten().enumerate().filter_map(wrong).collect()
+    with.by.iter().flatten().enumerate().filter_map(mistake).collect()
 }
 
 /// What is read of all rows goes to the first worker, and what is made of it comes back to where the rows stay: sums
@@ -170,9 +170,9 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let made = stage(compute, ctx, move |_, rows| {
         past.map_or(Ok(()), |past| last.take(&rows[past]))?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
-        let beside = if has_others { View::sorted(&rows[1])? } else { None };
-        let beside = beside.map(|beside| beside.read(&read_of_others)).transpose()?;
-        let made = view.with(expressions.compute(&last.before(&view.read(&reads)?)?, beside.as_ref())?)?;
+        let others = if has_others { View::sorted(&rows[1])? } else { None };
+        let others = others.map(|others| others.read(&read_of_others)).transpose()?;
+        let made = view.with(expressions.compute(&last.before(&view.read(&reads)?)?, others.as_ref())?)?;
         past.map_or(Ok(()), |_| last.take(&made))?;
         Ok(made)
     });

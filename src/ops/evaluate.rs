@@ -18,7 +18,7 @@ use flow_dataflow::source;
 use flow_dataflow::stage::{stage, Stage};
 use flow_dataflow::streaming::Streaming;
 use flow_dataflow::{Context, Edge, Failed, Place, Ports, Route};
-use flow_env::{Game, Panel, Worlds};
+use flow_env::{Environments, Game, Panel};
 use flow_pipeline::{Delay, Mistake, Need, Node, Pipeline, Port, Role, Until, With};
 use flow_rollout::agent::EVALUATION_TEMPERATURE;
 use flow_rollout::exchange::NotesOwner;
@@ -81,7 +81,7 @@ pub const OPERATOR: Operator = Operator {
     inside: None,
     hooks: Hooks {
         needs,
-        wrong,
+        mistakes,
         head: |_| Some(RequiredHead::Language),
         game: |node| game(node).map(Some),
         makes,
@@ -115,21 +115,21 @@ fn panel(node: &Node, with: &Evaluate) -> Result<Panel, Mistake> {
 }
 
 /// A panel that isn't there, or that can't be played; a memory that can't be read, or only by chance.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
-    let wrong = match game(node) {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+    let unplayable = match game(node) {
         Ok(game) => unmeasurable(node, &game, pipeline),
-        Err(wrong) => Some(wrong),
+        Err(mistake) => Some(mistake),
     };
-    let mut wrong: Vec<Mistake> = wrong.into_iter().collect();
-    let Ok(with) = settings::<Evaluate>(node) else { return wrong };
-    wrong.extend(agents::wrong(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
-    wrong.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
-    wrong.extend(reading::wrong(node, pipeline, &with.play.agent, &["weights"]));
+    let mut mistakes: Vec<Mistake> = unplayable.into_iter().collect();
+    let Ok(with) = settings::<Evaluate>(node) else { return mistakes };
+    mistakes.extend(agents::mistakes(node, pipeline, &with.play.agent, Actor::Policy, with.attempts > 1));
+    mistakes.extend(with.reflect.as_ref().and_then(|reflect| agents::question(node, &["reflect"], &reflect.agent).err()));
+    mistakes.extend(reading::mistakes(node, pipeline, &with.play.agent, &["weights"]));
     if with.reflect.is_some() && !with.play.agent.by_name.is_empty() {
         let message = "attempts of several models are not reflected on: the version that would reflect isn't known";
-        wrong.push(Mistake::in_node(node, &["with", "reflect"], message).help("leave `reflect` out, or `by_name`"));
+        mistakes.push(Mistake::in_node(node, &["with", "reflect"], message).help("leave `reflect` out, or `by_name`"));
     }
-    wrong
+    mistakes
 }
 
 /// The game of the node's panel.
@@ -236,7 +236,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
     let first = (weights.unwrap_or_else(clock), Route::All);
     let further: Vec<_> = named.into_iter().chain(reading::edges(&sources, &ports)).map(|edge| (edge, Route::All)).collect();
     let mut attempts = Attempts {
-        sampler: Sampler::new(policy, play, Worlds::new(programs), seed)?.reading(sources),
+        sampler: Sampler::new(policy, play, Environments::new(programs), seed)?.reading(sources),
         samples: with.samples,
         notes,
         trial,
@@ -266,7 +266,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Co
             reflections.begin(iteration, vec![])?;
         }
         attempts.version = version;
-        let played = attempts.whole(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
+        let played = attempts.play_all(panel.clone(), reflections.as_mut().map(|machine| machine as &mut dyn Streaming))?;
         // Turns and reflections have the parts of different agents.
         let rows_played = played.iter().map(|rows| row::shaped(rows, &schema)).collect::<Result<Vec<_>, _>>()?;
         shared.measure(iteration, &id, "panel", panel.num_rows() as f64);

@@ -27,7 +27,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ExtractionSettings>(),
     outside: render,
     inside: None,
-    hooks: Hooks { wrong, head, makes, words, ..Hooks::NONE },
+    hooks: Hooks { mistakes, head, makes, words, ..Hooks::NONE },
 };
 
 /// A model is needed where one writes.
@@ -49,31 +49,31 @@ fn words(node: &Node) -> Result<Vec<String>, Mistake> {
 }
 
 /// Checks the prompt or the template: there must be exactly one of them.
-fn wrong(node: &Node, _: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, _: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<ExtractionSettings>(node) else { return vec![] };
-    let mut wrongs = Vec::new();
+    let mut mistakes = Vec::new();
     if let Err(error) = with.template() {
-        wrongs.push(Mistake::in_node(node, &["with", "template"], format!("template: {error}")).help(error.help()));
+        mistakes.push(Mistake::in_node(node, &["with", "template"], format!("template: {error}")).help(error.help()));
     }
     match (&with.agent, &with.template) {
         (None, None) => {
             let message = format!("`{}` has neither an agent nor a template to extract with", node.id);
             let help = "name an `agent` that writes the entries, or give a `template` that makes them of turns";
-            wrongs.push(Mistake::in_node(node, &["with"], message).help(help));
+            mistakes.push(Mistake::in_node(node, &["with"], message).help(help));
         }
         (Some(_), Some(_)) => {
             let message = "entries are written by the `agent` or made by the `template`".to_owned();
-            wrongs.push(Mistake::in_node(node, &["with", "template"], message).help("leave one of the two out"));
+            mistakes.push(Mistake::in_node(node, &["with", "template"], message).help("leave one of the two out"));
         }
-        (Some(agent), None) => wrongs.extend(agents::question(node, &[], agent).err()),
+        (Some(agent), None) => mistakes.extend(agents::question(node, &[], agent).err()),
         (None, Some(_)) => {
             if with.temperature.is_some() {
                 let message = "a template is filled, and nothing is sampled".to_owned();
-                wrongs.push(Mistake::in_node(node, &["with", "temperature"], message).help("leave it out"));
+                mistakes.push(Mistake::in_node(node, &["with", "temperature"], message).help("leave it out"));
             }
         }
     }
-    wrongs
+    mistakes
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
@@ -88,7 +88,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(shape, ctx, move |iteration, rows| {
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
         let (mut tally, mut failed) = (Tally::default(), Vec::new());
-        let batches = extractor.extract(policy.as_ref(), draws, &rows, (&mut tally, &mut failed))?;
+        let batches = extractor.extract(policy.as_ref(), draws, &rows, &mut tally, &mut failed)?;
         if policy.is_some() && tally.distinct() > 0 {
             tokens::measure(&shared, iteration, &id, &tally);
         }

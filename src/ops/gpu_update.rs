@@ -62,7 +62,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<GpuUpdate>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, head, notes, wrong, lacks, kept: loss::kept_by_update, ..Hooks::NONE },
+    hooks: Hooks { needs, head, notes, mistakes, lacks, kept: loss::kept_by_update, ..Hooks::NONE },
 };
 
 /// Settings of `gpu-update`: the update's own and, beside them, which rows it learns from and the model that is
@@ -111,12 +111,12 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 
 /// A policy gradient of rows whose actions a critic ranked, or that were chosen among several; distributions where
 /// there are none, and weights that are no numbers.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<GpuUpdate>(node) else { return Vec::new() };
-    let mut mistakes = distil::wrong(node, &with.update, pipeline);
+    let mut mistakes = distil::mistakes(node, &with.update, pipeline);
     mistakes.extend(loss::mistakes(node));
     if with.update.objective == Objective::PolicyGradient {
-        mistakes.extend(critics::learnt_from(node, pipeline).into_iter().chain(branches::learnt_from(node, pipeline)));
+        mistakes.extend(critics::update_mistake(node, pipeline).into_iter().chain(branches::update_mistake(node, pipeline)));
     }
     mistakes
 }
@@ -158,7 +158,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let Some(rows) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
         let newest = policy.versions(&model)?.last().copied().unwrap_or(0);
-        let used = select.used(&rows, settings.objective, (&model, newest))?;
+        let used = select.used(&rows, settings.objective, &model, newest)?;
         let which: Vec<usize> = (0..used.len()).filter(|&i| used[i] == "yes").collect();
         let mut outcome = UpdateOutcome::new(used, newest);
         if !which.is_empty() {

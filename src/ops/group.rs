@@ -50,7 +50,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Group>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, wrong: |node, _| wrong(node).into_iter().collect(), ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes: |node, _| mistake(node).into_iter().collect(), ..Hooks::NONE },
 };
 
 /// Whether the node is such an operator.
@@ -73,7 +73,7 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// Only texts can be alike.
-fn wrong(node: &Node) -> Option<Mistake> {
+fn mistake(node: &Node) -> Option<Mistake> {
     let name = settings::<Group>(node).ok()?.similar.as_ref()?.column.clone();
     let column = row::find(&name).filter(|column| column.kind != Kind::Text)?;
     let texts: Vec<&str> = row::COLUMNS.iter().filter(|c| c.kind == Kind::Text).map(|c| c.name).collect();

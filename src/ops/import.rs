@@ -66,7 +66,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Import>(),
     outside: render,
     inside: None,
-    hooks: Hooks { wrong: |node, _| vec![unplayable(node)], ..Hooks::NONE },
+    hooks: Hooks { mistakes: |node, _| vec![unplayable(node)], ..Hooks::NONE },
 };
 
 /// A replay doesn't ask, since it plays nothing.

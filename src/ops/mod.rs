@@ -245,15 +245,15 @@ pub fn catalog() -> Catalog {
         columns: row::COLUMNS.iter().map(|c| c.name).collect(),
         text: |name| row::kind(name) == Some(row::Kind::Text),
         logged: Default::default(),
-        wrong: |pipeline| wrong(pipeline, |_| true),
+        mistakes: |pipeline| mistakes(pipeline, |_| true),
     }
 }
 
 /// The catalog for a pipeline that is replayed: nothing is played, so the nodes that play aren't checked, and the nodes
 /// of `logged` have the columns of the log.
 pub fn replayed(logged: BTreeMap<String, Vec<String>>) -> Catalog {
-    let judged = |pipeline: &Pipeline| wrong(pipeline, |role| !matches!(role, Role::Opens | Role::Plays | Role::Measures));
-    Catalog { logged, wrong: judged, ..catalog() }
+    let judged = |pipeline: &Pipeline| mistakes(pipeline, |role| !matches!(role, Role::Opens | Role::Plays | Role::Measures));
+    Catalog { logged, mistakes: judged, ..catalog() }
 }
 
 /// Finds the mistakes of a pipeline.
@@ -261,28 +261,29 @@ type Check = fn(&Pipeline) -> Vec<Mistake>;
 
 /// The checks that span several nodes, each with the kind of its mistakes.
 const SPANNING: [(Code, Check); 9] = [
-    (Code::Head, heads::wrong),
-    (Code::Remote, checks::remote::wrong),
+    (Code::Head, heads::mistakes),
+    (Code::Remote, checks::remote::mistakes),
     (Code::Name, by_name::readers),
-    (Code::Size, sizes::wrong),
-    (Code::Served, served::wrong),
-    (Code::Tinker, tinker::wrong),
-    (Code::Shared, shared::wrong),
-    (Code::Acting, acting::wrong),
-    (Code::Weights, foreign_weights::wrong),
+    (Code::Size, sizes::mistakes),
+    (Code::Served, served::mistakes),
+    (Code::Tinker, tinker::mistakes),
+    (Code::Shared, shared::mistakes),
+    (Code::Acting, acting::mistakes),
+    (Code::Weights, foreign_weights::mistakes),
 ];
 
 /// The checks of operators, for nodes whose role `applies`, and checks that span several nodes.
-fn wrong(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Mistake> {
+fn mistakes(pipeline: &Pipeline, applies: fn(Role) -> bool) -> Vec<Mistake> {
     let known = pipeline.all().filter_map(|node| Some((node, operator(&node.op)?)));
-    let own = |(node, o): (&Node, &Operator)| [(o.hooks.wrong)(node, pipeline), unconnected(node, pipeline).into_iter().collect()].concat();
+    let own =
+        |(node, o): (&Node, &Operator)| [(o.hooks.mistakes)(node, pipeline), unconnected(node, pipeline).into_iter().collect()].concat();
     let mut mistakes: Vec<Mistake> = known.filter(|(_, o)| applies(o.role)).flat_map(own).collect();
     if applies(Role::Opens) {
         mistakes.extend(games::namesakes(pipeline));
     }
     let of = |code, found: Vec<Mistake>| found.into_iter().map(move |mistake| Mistake { code, ..mistake });
-    mistakes.extend(pipeline.models.keys().flat_map(|model| of(Code::Weights, update_order::wrong(pipeline, model))));
-    mistakes.extend(SPANNING.iter().flat_map(|(code, wrong)| of(*code, wrong(pipeline))));
+    mistakes.extend(pipeline.models.keys().flat_map(|model| of(Code::Weights, update_order::mistakes(pipeline, model))));
+    mistakes.extend(SPANNING.iter().flat_map(|(code, mistakes)| of(*code, mistakes(pipeline))));
     mistakes
 }
 

@@ -9,7 +9,7 @@
 use super::checks::unused;
 use super::memories::buckets::{unlogged, Per};
 use super::memories::keys::Keyed;
-use super::number_source::Whose;
+use super::number_source::NumberSource;
 use super::operator::{must, settings, Hooks, Operator, Settings};
 use arrow::array::{ArrayRef, Float32Array, Float32Builder, ListBuilder, RecordBatch, UInt32Array, UInt64Array};
 use arrow::datatypes::{DataType, Field};
@@ -47,7 +47,7 @@ struct Novelty {
     per: Per,
     /// The row that `novelty` is taken from: a control for its value. The counts stay its own.
     #[serde(default)]
-    whose: Whose,
+    whose: NumberSource,
 }
 
 /// The meaning of n.
@@ -67,7 +67,7 @@ enum Count {
 #[serde(rename_all = "snake_case")]
 enum Of {
     /// The one that it led to (EMPO2, section 4.2: "for each new state"): the key of the next turn, and after an
-    /// episode's last turn what the world showed then (column `outcome`).
+    /// episode's last turn what the environment showed then (column `outcome`).
     #[default]
     NextState,
     /// The one that it was taken in: the start of an episode is paid for each time, and its end never.
@@ -85,7 +85,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Novelty>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, wrong, notes, remembers: |_| true, ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes, notes, remembers: |_| true, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -100,7 +100,7 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A key that is no text, and counts that a resumed run could not go on with.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Novelty>(node) else { return vec![] };
     let mut found = Vec::new();
     let fits: &[Kind] = if with.keyed.pointless() { &[Kind::Text, Kind::U64] } else { &[Kind::Text] };
@@ -112,7 +112,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
         let message = "`of` names a state, and `count: retrieved` counts entries of a memory";
         found.push(Mistake::in_node(node, &["with", "of"], message).help("leave it out, or write `count: visits`"));
     }
-    found.extend(with.keyed.wrong(node));
+    found.extend(with.keyed.mistake(node));
     found.extend(unlogged(node, pipeline, "counts over iterations, and a resumed run reads its counts in the log"));
     found
 }
@@ -125,7 +125,7 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
 pub fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings::<Novelty>(node)?;
     // Numbers are shuffled among all rows of an iteration, whatever worker has them.
-    let route = if with.whose == Whose::Another { Route::One } else { with.per.route() };
+    let route = if with.whose == NumberSource::Another { Route::One } else { with.per.route() };
     let past = feed::past(&node.id, scope, ctx)?;
     let inputs = vec![(must(&ports, "rows")?, route.clone()), (past, route)];
     let pointer = with.keyed.pointer(ctx.policy.as_ref());

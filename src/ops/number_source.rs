@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Whose number a row gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Whose {
+pub enum NumberSource {
     /// Its own.
     #[default]
     Own,
@@ -16,12 +16,12 @@ pub enum Whose {
     Another,
 }
 
-impl Whose {
+impl NumberSource {
     /// The places of the rows whose numbers `rows` rows get, in their order; `run` is the run's seed, `node` the node's
     /// name.
     pub fn order(self, run: u64, iteration: u64, node: &str, rows: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..rows).collect();
-        if self == Whose::Another {
+        if self == NumberSource::Another {
             Random::new(mix(mix(run, iteration), text(node))).shuffle(&mut order);
         }
         order
@@ -34,10 +34,10 @@ mod tests {
 
     #[test]
     fn anothers_are_the_same_numbers_in_another_order() {
-        assert_eq!(Whose::Own.order(1, 2, "score", 5), [0, 1, 2, 3, 4]);
-        let mut shuffled = Whose::Another.order(1, 2, "score", 50);
-        assert_ne!(shuffled, Whose::Own.order(1, 2, "score", 50));
+        assert_eq!(NumberSource::Own.order(1, 2, "score", 5), [0, 1, 2, 3, 4]);
+        let mut shuffled = NumberSource::Another.order(1, 2, "score", 50);
+        assert_ne!(shuffled, NumberSource::Own.order(1, 2, "score", 50));
         shuffled.sort_unstable();
-        assert_eq!(shuffled, Whose::Own.order(1, 2, "score", 50));
+        assert_eq!(shuffled, NumberSource::Own.order(1, 2, "score", 50));
     }
 }

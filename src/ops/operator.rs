@@ -43,7 +43,7 @@ pub struct Hooks {
     /// The settings that a run keeps in place of these, with the texts of files that they name; `None`: these.
     pub kept: fn(&With) -> Option<Value>,
     /// Checks a node beyond its schema. In a replay, nodes that play aren't checked.
-    pub wrong: fn(&Node, &Pipeline) -> Vec<Mistake>,
+    pub mistakes: fn(&Node, &Pipeline) -> Vec<Mistake>,
     /// The head that the node's `model` must have; `None` if it names no model.
     pub head: fn(&With) -> Option<RequiredHead>,
     /// Whether these settings add the column `value_target`, from which a critic learns.
@@ -73,7 +73,7 @@ impl Hooks {
         lacks: |_| Vec::new(),
         unknown: |_| None,
         kept: |_| None,
-        wrong: |_, _| Vec::new(),
+        mistakes: |_, _| Vec::new(),
         head: |_| None,
         targets: |_| false,
         expert: |_| false,
@@ -183,8 +183,8 @@ fn shorten(value: &mut Value) {
 /// # Errors
 /// Where they were read as another operator's: a bug in the code that built the node, never a mistake of a file.
 pub fn settings<T: Any + Send + Sync>(node: &Node) -> Result<Arc<T>, Mistake> {
-    let wrong = || Mistake::in_node(node, &["with"], format!("the settings of `{}` aren't those of `{}`", node.id, node.op));
-    node.with.typed().ok_or_else(wrong)
+    let mistake = || Mistake::in_node(node, &["with"], format!("the settings of `{}` aren't those of `{}`", node.id, node.op));
+    node.with.typed().ok_or_else(mistake)
 }
 
 /// The edge into `name`, if it is connected.

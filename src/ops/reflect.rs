@@ -35,7 +35,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<ReflectionSettings>(),
     outside: render,
     inside: Some(inside),
-    hooks: Hooks { needs, wrong, head: |_| Some(RequiredHead::Language), makes, words, ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes, head: |_| Some(RequiredHead::Language), makes, words, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -55,28 +55,28 @@ fn words(node: &Node) -> Result<Vec<String>, Mistake> {
 }
 
 /// Checks the prompt, its placeholder for memories, and the memories that are read.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<ReflectionSettings>(node) else { return vec![] };
-    let mut wrongs = Vec::new();
+    let mut mistakes = Vec::new();
     if with.tries > 1 && with.temperature.or(with.agent.temperature) == Some(0.0) {
         let message = "at temperature 0 the answer is the same each time, so that `tries` asks in vain";
-        wrongs.push(Mistake::in_node(node, &["with", "tries"], message).help("give it a temperature above 0, or leave `tries` out"));
+        mistakes.push(Mistake::in_node(node, &["with", "tries"], message).help("give it a temperature above 0, or leave `tries` out"));
     }
     match agents::question(node, &[], &with.agent) {
-        Err(wrong) => wrongs.push(wrong),
-        Ok(question) => wrongs.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
+        Err(mistake) => mistakes.push(mistake),
+        Ok(question) => mistakes.extend(reading::unplaced(node, &with.agent, question.asks("memory"), false)),
     }
     match pipeline.around(&node.id) {
-        None => wrongs.extend(reading::wrong(node, pipeline, &with.agent, &["rows"])),
+        None => mistakes.extend(reading::mistakes(node, pipeline, &with.agent, &["rows"])),
         Some(around) => {
             for input in node.inputs.iter().filter(|input| input.port != "rows") {
                 let message =
                     format!("`{}` has no meaning in the loop `{}`, where attempts read notes on earlier ones", input.port, around.id);
-                wrongs.push(Mistake::in_node(node, &["inputs", &input.port], message).help("leave it out"));
+                mistakes.push(Mistake::in_node(node, &["inputs", &input.port], message).help("leave it out"));
             }
         }
     }
-    wrongs
+    mistakes
 }
 
 pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
@@ -94,7 +94,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         }
         let Some(rows) = row::sorted(&rows[0])? else { return Ok(vec![]) };
         let (mut tokens, mut failed) = (Tally::default(), Vec::new());
-        let reflections = reflector.reflect(&policy, draws, &rows, (&mut tokens, &mut failed))?;
+        let reflections = reflector.reflect(&policy, draws, &rows, &mut tokens, &mut failed)?;
         tokens::measure(&shared, iteration, &id, &tokens);
         shared.lose(iteration, figures::lost_reflections(&id, failed));
         Ok(reflections.into_iter().collect())
@@ -174,7 +174,7 @@ impl Streaming for Reflections {
             let rows: Vec<RecordBatch> = which.iter().map(|&i| pieces[i].rows.clone()).collect();
             let Some(rows) = row::sorted(&rows)? else { continue };
             let mut failed = Vec::new();
-            let reflections = self.reflector.reflect(&self.policy, self.seed, &rows, (&mut self.tokens, &mut failed))?;
+            let reflections = self.reflector.reflect(&self.policy, self.seed, &rows, &mut self.tokens, &mut failed)?;
             let (shared, node) = &self.reporting;
             shared.lose(self.iteration, figures::lost_reflections(node, failed));
             // Pieces of one attempt have one time, so their rows can leave together.

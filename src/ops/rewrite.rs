@@ -51,7 +51,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Rewrite>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes: |node, _| mistakes(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
 };
 
 impl Rewrite {
@@ -66,8 +66,8 @@ fn needs(with: &With) -> Vec<Need> {
     with.typed::<Rewrite>().map_or_else(Vec::new, all)
 }
 
-fn wrong(node: &Node) -> Vec<Mistake> {
-    let all = |with: Arc<Rewrite>| with.templates().iter().filter_map(|(at, text)| templates::wrong(node, &[at], text)).collect();
+fn mistakes(node: &Node) -> Vec<Mistake> {
+    let all = |with: Arc<Rewrite>| with.templates().iter().filter_map(|(at, text)| templates::mistake(node, &[at], text)).collect();
     settings::<Rewrite>(node).map_or_else(|_| vec![], all)
 }
 

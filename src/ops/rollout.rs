@@ -25,7 +25,7 @@ use flow_core::seed::{mix, text};
 use flow_dataflow::stage::{stage, Stage};
 use flow_dataflow::streaming::{streaming, StreamingInputs};
 use flow_dataflow::{Attempt, Context, Edge, Failed, Figure, Inner, InnerPorts, Place, Ports, Route};
-use flow_env::Worlds;
+use flow_env::Environments;
 use flow_pipeline::{Carries, Delay, Mistake, Need, Node, Pipeline, Port, Role, With};
 use flow_rollout::agent::TRAINING_TEMPERATURE;
 use flow_rollout::batch::play;
@@ -74,7 +74,7 @@ struct Rollout {
     /// what was played behind each into account by `of: tree_return` of `advantage`. What is made over an episode
     /// (`visitation_depth`, `history`, `over turns`) sees a branch's own rows. Figures such as `success` and `return`
     /// count the `samples` alone, so that a task counts the same however often it is copied; `turns`, `failed` and
-    /// tokens count branches, too. Needs a world that plays a task alike each time.
+    /// tokens count branches, too. Needs an environment that plays a task alike each time.
     branch: Option<Branching>,
     /// The share of an iteration's episodes that may fail; the run stops when more do. Of several processes each judges
     /// the episodes that it plays.
@@ -113,7 +113,7 @@ pub const OPERATOR: Operator = Operator {
     inside: Some(inside),
     hooks: Hooks {
         needs,
-        wrong,
+        mistakes,
         head: |_| Some(RequiredHead::Language),
         expert: |with| with.typed::<Rollout>().is_some_and(|with| with.actor == Actor::Expert),
         makes,
@@ -157,17 +157,17 @@ pub fn equal_samples(node: &Node) -> Option<&'static str> {
 /// Why all answers to a prompt are equal, where that follows from the settings.
 fn equal_draws(with: &Rollout) -> Option<&'static str> {
     let draws = with.play.agent.sampling(with.play.temperature, TRAINING_TEMPERATURE).temperature > 0.0;
-    (!draws).then_some("at `temperature: 0` all samples of a task are equal (unless its world itself draws)")
+    (!draws).then_some("at `temperature: 0` all samples of a task are equal (unless its environment itself draws)")
 }
 
 /// What the node asks for in vain.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<Rollout>(node) else { return vec![] };
     let differ = with.actor != Actor::Expert && with.samples > 1;
-    let mut wrongs = placement::wrong(node, pipeline, &RolloutNeeds { groups: with.groups, differ, agent: &with.play.agent });
-    wrongs.extend(agents::wrong(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
-    wrongs.extend(with.branch.iter().flat_map(|branch| trees::wrong(node, pipeline, branch, equal_draws(&with))));
-    wrongs
+    let mut mistakes = placement::mistakes(node, pipeline, &RolloutNeeds { groups: with.groups, differ, agent: &with.play.agent });
+    mistakes.extend(agents::mistakes(node, pipeline, &with.play.agent, with.actor, node.inputs.iter().any(|input| input.port == MEMORY)));
+    mistakes.extend(with.branch.iter().flat_map(|branch| trees::mistakes(node, pipeline, branch, equal_draws(&with))));
+    mistakes
 }
 
 fn needs(with: &With) -> Vec<Need> {
@@ -202,7 +202,8 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     let memories = reading::edges(&sources, &ports).into_iter().map(|edge| (edge, broadcast.clone()));
     inputs.extend(weights.into_iter().chain(named).chain(memories));
     let (shared, seed, id) = (ctx.shared.clone(), ctx.seed, node.id.clone());
-    let mut sampler = Sampler::new(policy, with.play_settings(), Worlds::new(shared.programs.clone()), draws(node, ctx))?.reading(sources);
+    let mut sampler =
+        Sampler::new(policy, with.play_settings(), Environments::new(shared.programs.clone()), draws(node, ctx))?.reading(sources);
     let weighing: Vec<Node> = weighing(node, &ctx.pipeline).into_iter().cloned().collect();
     let weigh = move |rows: &[RecordBatch]| weighed(&weighing, rows).map_err(|e| RolloutError::Weighed(e.to_string()));
     let mut version = 0;
@@ -221,7 +222,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         let start = Instant::now();
         let mut before = Summary::default();
         let mut play = |names: &[String]| {
-            let batch = play(&mut sampler, (samples, branch.as_ref()), names, iteration, version, &before);
+            let batch = play(&mut sampler, samples, branch.as_ref(), names, iteration, version, &before);
             let mut batch = batch.map_err(|error| figures::noted(error, &shared, iteration, &id))?;
             before.add(&batch.summary);
             shared.lose(iteration, figures::lost(&id, std::mem::take(&mut batch.failed)));
@@ -273,8 +274,8 @@ pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx
     let rows = std::iter::once(tasks).chain(port(MEMORY, Route::Stay)).collect();
     let inputs = StreamingInputs { name: node.id.clone(), rows, gates: port("weights", Route::All).into_iter().collect() };
     let samples = with.samples;
-    let worlds = Worlds::new(ctx.shared.programs.clone());
-    let sampler = Sampler::new(policy, with.play_settings(), worlds, draws(node, ctx))?.reading(sources::open(&with.play.agent, &Alone));
+    let envs = Environments::new(ctx.shared.programs.clone());
+    let sampler = Sampler::new(policy, with.play_settings(), envs, draws(node, ctx))?.reading(sources::open(&with.play.agent, &Alone));
     let (node, shared, now) = (node.id.clone(), ctx.shared.clone(), IterationProgress::default());
     let learns = trained(&ctx.pipeline, &with.play.agent.model);
     Ok(streaming(inputs, ctx, Attempts { sampler, samples, notes, trial, node, shared, learns, version: 0, drawn: None, now }))

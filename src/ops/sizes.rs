@@ -5,7 +5,7 @@ use flow_pipeline::{Mistake, Pipeline};
 use flow_policy::unfit;
 
 /// The new models of the pipeline that can't be made.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let of = |(name, settings): (&String, &serde_json::Value)| {
         let Ok(ModelSettings::New(new)) = serde_json::from_value(settings.clone()) else { return None };
         let (setting, fault) = unfit(&new)?;

@@ -98,7 +98,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings { schema: composed, ..Settings::of::<Tasks>() },
     outside: render,
     inside: None,
-    hooks: Hooks { wrong, game: |node| game(node).map(Some), ..Hooks::NONE },
+    hooks: Hooks { mistakes, game: |node| game(node).map(Some), ..Hooks::NONE },
 };
 
 /// The game that these settings of the operator mean; how many tasks it makes doesn't matter.
@@ -115,7 +115,7 @@ pub fn batch(node: &Node) -> Option<usize> {
 }
 
 /// Settings that no board can have, and more tasks in an iteration than there are.
-fn wrong(node: &Node, _: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, _: &Pipeline) -> Vec<Mistake> {
     let few = || {
         let with = settings::<Tasks>(node).ok()?;
         let variations = with.variations.filter(|variations| *variations < with.batch)?;

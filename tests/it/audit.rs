@@ -228,7 +228,7 @@ fn what_cannot_be_audited_is_refused_with_the_reason() {
     assert!(told.contains(" of ") && !told.contains("versions 4"), "{told}");
     let none = fails(flow().arg("audit").arg(&run).args(["--credit", "step_advantage"]));
     assert!(none.contains("step_advantage"), "{none}");
-    // A world that isn't as it was: the rows say another state.
+    // An environment that isn't as it was: the rows say another state.
     std::fs::remove_dir_all(run.join("weights")).unwrap();
     let gone = fails(flow().arg("audit").arg(&run));
     assert!(gone.contains("the weights of none of them") && gone.contains("keep: { every: 1 }"), "{gone}");

@@ -39,9 +39,9 @@ fn a_new_pipeline_is_written_checked_and_run() {
     assert!(fails(here().args(["new", "0.yaml"])).contains("can't be a pipeline's name"));
 }
 
-/// A world with an expert is imitated first; the commands that are suggested run, the panel's too.
+/// An environment with an expert is imitated first; the commands that are suggested run, the panel's too.
 #[test]
-fn a_new_pipeline_for_a_world_begins_with_its_expert() {
+fn a_new_pipeline_for_an_environment_begins_with_its_expert() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let world = "from flow_env import View, World
@@ -72,7 +72,7 @@ class Hall(World):
     };
     assert!(done(here().args(["new", "none.yaml", "--world", "none.py"])).contains("that file isn't there yet"));
     let output = done(here().args(["new", "hall.yaml", "--world", "hall.py"]));
-    assert!(output.contains("it begins by imitating the world's `expert`"), "{output}");
+    assert!(output.contains("it begins by imitating the environment's `expert`"), "{output}");
     let panel = output.lines().find_map(|line| line.strip_prefix("  flow panel")).unwrap();
     let panel = format!("{} panel{panel}", env!("CARGO_BIN_EXE_flow"));
     let ran = std::process::Command::new("sh").args(["-c", &panel]).current_dir(folder.path()).env("PATH", &path).output().unwrap();

@@ -1,4 +1,5 @@
-//! Agent programs: who asks is the world. The program here asks at the same time, in whatever order the clock brings.
+//! Agent programs: who asks is the environment. The program here asks at the same time, in whatever order the clock
+//! brings.
 
 use super::common::{ask as rows, done, fails, flow, text};
 use serde_json::Value;

@@ -71,7 +71,7 @@ const UNCLEAR: &[&str] = &[
     "| what acts",
 ];
 
-/// Questions of a page or of a world may begin so.
+/// Questions of a page or of an environment may begin so.
 const ASKED: &[&str] = &["in which town", "in which year", "in which region", "in which turn"];
 
 /// The files below `folder` whose name ends with `.end`.

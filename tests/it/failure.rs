@@ -244,8 +244,8 @@ fn programs_end_with_a_flow_that_is_killed_and_know_no_secrets_of_it() {
     }
 }
 
-/// A world that never answers holds up an iteration for ever, and with it a stop that waits for that iteration: the run
-/// ends all the same.
+/// An environment that never answers holds up an iteration for ever, and with it a stop that waits for that iteration:
+/// the run ends all the same.
 #[test]
 fn a_stage_that_hangs_after_a_stop_was_asked_for_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Actions that a world lists, for a model with a tokenizer of its own: what is chosen is an entry of the list, and not
-//! what its tokens decode to.
+//! Actions that an environment lists, for a model with a tokenizer of its own: what is chosen is an entry of the list,
+//! and not what its tokens decode to.
 
 use crate::common::*;
 use serde_json::{json, Value};
@@ -19,7 +19,7 @@ fn composing(folder: &Path) -> PathBuf {
     to
 }
 
-/// A run of these tasks of the world.
+/// A run of these tasks of the environment.
 fn played(folder: &Path, tasks: &[&str], agent: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/lister.py");
     let (model, tasks) = (composing(folder), tasks.iter().map(|task| format!(", {task}")).collect::<String>());

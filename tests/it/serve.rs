@@ -486,7 +486,7 @@ fn a_machine_is_looked_at() {
     let named = |name: &str| found.as_array().unwrap().iter().find(|finding| finding["name"] == name).unwrap().clone();
     assert_eq!(named("server")["found"], format!("{} 0.32.0, serves base", server.url));
     assert!(["good", "slow"].contains(&named("processor")["state"].as_str().unwrap()));
-    for name in ["flow", "memory", "device", "libtorch", "DuckDB", "Python", "worlds"] {
+    for name in ["flow", "memory", "device", "libtorch", "DuckDB", "Python", "environments"] {
         assert!(!named(name)["found"].as_str().unwrap().is_empty(), "{found}");
     }
     let output = flow().args(["doctor", "http://127.0.0.1:1"]).output().unwrap();

@@ -216,10 +216,10 @@ tables:
     assert!(message.contains("there is no run `methot` in this study") && message.contains("study.yaml:8:"), "{message}");
 }
 
-/// A policy of one world is measured in another, a program of the user's own, which only the pipeline that it is played
-/// like declares.
+/// A policy of one environment is measured in another, a program of the user's own, which only the pipeline that it is
+/// played like declares.
 #[test]
-fn a_measurement_may_be_in_a_world_that_no_run_trains_in() {
+fn a_measurement_may_be_in_an_environment_that_no_run_trains_in() {
     let folder = tempfile::tempdir().unwrap();
     let world = "env: process, name: corridor, command: [python3, examples/corridor.py]";
     let other = PIPELINE.replace("env: minesweeper, size: 4, mines: 2", &format!("{world}, split: train"));
@@ -298,8 +298,8 @@ fn the_studies_can_be_run() {
     assert!(checked >= 8, "{checked}");
 }
 
-/// Another world, in a file of its own in another folder: paths begin in the file that names them, and mistakes stand
-/// where they were made.
+/// Another environment, in a file of its own in another folder: paths begin in the file that names them, and mistakes
+/// stand where they were made.
 #[test]
 fn a_study_that_is_like_another_says_what_differs() {
     let folder = tempfile::tempdir().unwrap();

@@ -159,7 +159,7 @@ fn answers_to_one_prompt_are_compared() {
     assert_eq!(count(zero), 0);
 }
 
-/// A world that counts the episodes that it has begun shows each play another number.
+/// An environment that counts the episodes that it has begun shows each play another number.
 const FICKLE: &str = r#"
 import json, sys
 begun, steps = 0, {}
@@ -183,7 +183,7 @@ for line in sys.stdin:
 "#;
 
 #[test]
-fn a_branch_in_a_world_that_does_not_play_alike_is_told_in_errors() {
+fn a_branch_in_an_environment_that_does_not_replay_is_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("fickle.py");
     std::fs::write(&program, FICKLE).unwrap();
@@ -194,7 +194,7 @@ fn a_branch_in_a_world_that_does_not_play_alike_is_told_in_errors() {
     );
     let run = trained(folder.path(), "run", &yaml, &[]);
     let errors = answer(&run, "select count(*), any_value(cause), any_value(error), min(sample), max(sample) from errors", "csv");
-    assert_eq!(errors.lines().nth(1), Some("4,replay,the world's state at turn 0 isn't the one that was logged,2,3"));
+    assert_eq!(errors.lines().nth(1), Some("4,replay,the environment's state at turn 0 isn't the one that was logged,2,3"));
     let failed = answer(&run, "select value from metrics where node = 'rollout' and name = 'failed'", "csv");
     assert_eq!(failed.lines().nth(1), Some("4.0"));
     let rows = answer(&run, "select count(*), max(sample), count(*) filter (branch_of <> sample) from rollout", "csv");

@@ -7,7 +7,7 @@ use crate::saved::{check_moments, TrainingProgress};
 use crate::source::{check, TensorSource};
 use flow_model::config::VALUE_HEAD;
 use flow_model::folder::read;
-use flow_model::lora::{whole as learnt_whole, Adapter, Lora};
+use flow_model::lora::{replacement, Adapter, Lora};
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, TRAINED};
 use flow_model::parameters::Layout;
 use flow_model::peft::PeftConfig;
@@ -81,7 +81,7 @@ impl StoredAdapter {
     /// # Errors
     /// Names what doesn't fit: a target, a tensor, its sizes.
     pub fn adapter(&self, base: &Layout, width: usize) -> Result<Adapter> {
-        let head = self.files.names().contains(&learnt_whole(VALUE_HEAD).as_str()).then_some(width);
+        let head = self.files.names().contains(&replacement(VALUE_HEAD).as_str()).then_some(width);
         let adapter =
             Adapter::new(self.lora.clone(), base, head).map_err(|e| PolicyError::at(&self.folder.join(ADAPTER_CONFIG), e.into()))?;
         check(&self.files, adapter.layout(), "", |_| false)?;

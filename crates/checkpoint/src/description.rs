@@ -84,9 +84,9 @@ impl Description {
     /// and the gradient in `sums` partial sums, all in f32; plus the frozen or 16-bit weights that the forward pass
     /// uses, if those are others.
     pub fn learning(&self, dtype: Dtype, adapters: Option<u64>, sums: u64) -> u64 {
-        let learnt = F32 * adapters.unwrap_or(self.parameters) * (2 + 4 + sums);
+        let trained = F32 * adapters.unwrap_or(self.parameters) * (2 + 4 + sums);
         let computed = adapters.is_some() || dtype != Dtype::F32;
-        learnt + if computed { self.weights(dtype) } else { 0 }
+        trained + if computed { self.weights(dtype) } else { 0 }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::encoder::EncoderDescription;
 use crate::opened::{self, opened};
 use crate::saved::{portable, published};
 use crate::stored;
-use flow_model::folder::WANTED;
+use flow_model::folder::EXPECTED_FILES;
 use flow_model::lora::{Adapter, Lora};
 use flow_model::parameters::Layout;
 use flow_model::tiny::Tiny;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// A vocabulary of bytes; of words it is larger.
 const BYTES: usize = 258;
 
-/// What is wrong with a model: the setting that says it, and what it comes to.
-type Wrong = (&'static str, PolicyError);
+/// A fault of a model, with the setting that has it.
+type SettingFault = (&'static str, PolicyError);
 
 /// What is known of a model before it is loaded.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ pub struct Inspected {
 ///
 /// # Errors
 /// The setting that is wrong, and why.
-pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<Inspected, Wrong> {
+pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<Inspected, SettingFault> {
     let fault = |setting: &'static str| move |fault: ModelFault| (setting, PolicyError::model(name, fault));
     match &models[name] {
         ModelSettings::New(new) => {
@@ -109,7 +109,7 @@ pub fn inspect(name: &str, models: &BTreeMap<String, ModelSettings>) -> Result<I
         }
         ModelSettings::Encode(encoder) => {
             let folder = Path::new(&encoder.encode);
-            let missing = || PolicyError::at(folder, FileFault::Unusable(format!("there is no encoder (a BERT) in it: {WANTED}")));
+            let missing = || PolicyError::at(folder, FileFault::Unusable(format!("there is no encoder (a BERT) in it: {EXPECTED_FILES}")));
             EncoderDescription::read(folder).and_then(|found| found.ok_or_else(missing)).map_err(|error| ("encode", error))?;
             Ok(Inspected::default())
         }

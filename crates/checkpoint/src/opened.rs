@@ -101,10 +101,10 @@ fn hosted(load: &LoadModel) -> Option<(&'static str, &'static str)> {
 pub fn critic(load: &LoadModel) -> Result<bool> {
     let Places { base, adapter } = places(load)?;
     let stored = read::<Value>(&base.join(CONFIG))?["value_head"] == true;
-    let learnt = adapter.map(|folder| read::<Value>(&folder.join(ADAPTER_CONFIG))).transpose()?;
-    let beside = learnt
+    let config = adapter.map(|folder| read::<Value>(&folder.join(ADAPTER_CONFIG))).transpose()?;
+    let trained = config
         .is_some_and(|config| config["modules_to_save"].as_array().is_some_and(|saved| saved.iter().any(|module| module == HEAD_MODULE)));
-    Ok(load.head == Some(Head::Value) || stored || beside)
+    Ok(load.head == Some(Head::Value) || stored || trained)
 }
 
 /// The folder of the model that it is an adapter of, or it itself.

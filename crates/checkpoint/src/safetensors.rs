@@ -5,7 +5,7 @@
 
 use crate::source::TensorSource;
 use flow_core::files;
-use flow_model::folder::{names, LONGEST, NOT_FETCHED, POINTER, WANTED};
+use flow_model::folder::{names, EXPECTED_FILES, LONGEST, NOT_FETCHED, POINTER};
 use flow_model::{FileFault, PolicyError, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ fn without_weights(folder: &Path) -> String {
             "there is no `model.safetensors`, but `{other}`, which isn't read here: write it anew by transformers' \
              `AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(FOLDER)`"
         ),
-        None => format!("there are no weights: {WANTED}"),
+        None => format!("there are no weights: {EXPECTED_FILES}"),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::source::{check, TensorSource};
 use flow_core::files;
 use flow_core::printable::shell_word;
 use flow_model::config::{EMBEDDING, OUTPUT};
-use flow_model::folder::{names, read, LONGEST, WANTED};
+use flow_model::folder::{names, read, EXPECTED_FILES, LONGEST};
 use flow_model::lora::Adapter;
 use flow_model::on_disk::{gguf_at, is_adapter_folder, CONFIG, MOMENTS, TRAINED};
 use flow_model::{find, Architecture, FileFault, PolicyError, Result};
@@ -72,8 +72,8 @@ fn open_plain(path: &Path, adapted: bool) -> Result<StoredModel> {
     if path.is_dir() && !config.exists() {
         let unusable = |what: String| Err(PolicyError::at(path, FileFault::Unusable(what)));
         return match &names(path)[..] {
-            [] => unusable(format!("the folder is empty: {WANTED}")),
-            all => unusable(format!("there is no `{CONFIG}`, but {}; {WANTED}", listed(all))),
+            [] => unusable(format!("the folder is empty: {EXPECTED_FILES}")),
+            all => unusable(format!("there is no `{CONFIG}`, but {}; {EXPECTED_FILES}", listed(all))),
         };
     }
     let json: Value = read(&config)?;
@@ -104,11 +104,11 @@ fn listed(names: &[String]) -> String {
 
 fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel> {
     let path = folder.join(CONFIG);
-    let wrong = |fault| PolicyError::at(&path, fault);
+    let fault = |fault| PolicyError::at(&path, fault);
     let format = json.get("format").and_then(Value::as_str).unwrap_or_default();
-    let read_architecture = find(format).ok_or_else(|| wrong(FileFault::UnknownFormat))?;
+    let read_architecture = find(format).ok_or_else(|| fault(FileFault::UnknownFormat))?;
     let NewModelConfig { shape, version, steps, .. } = serde_json::from_value(json).map_err(|e| PolicyError::file(&path, e))?;
-    let architecture = read_architecture(&shape).map_err(wrong)?;
+    let architecture = read_architecture(&shape).map_err(fault)?;
     let words: Vec<String> = read(&folder.join(WORDS_FILE))?;
     let (tokens, vocab) = (Tokenizer::new(&words).vocab_size(), architecture.sizes().vocab);
     // With another vocabulary every token would mean another word.
@@ -124,8 +124,8 @@ fn open_own(folder: &Path, json: Value, adapted: bool) -> Result<StoredModel> {
 
 fn open_published(folder: &Path, config: &Value) -> Result<StoredModel> {
     let path = folder.join(CONFIG);
-    let wrong = |fault| PolicyError::at(&path, fault);
-    let mut architecture = described(config).map_err(wrong)?;
+    let fault = |fault| PolicyError::at(&path, fault);
+    let mut architecture = described(config).map_err(fault)?;
     let tokenizer = tokenizer(folder)?;
     let source = Box::new(SafetensorsFiles::of_folder(folder)?);
     // As `transformers`: an output matrix that lies there and isn't the embedding counts, whatever the configuration
@@ -133,7 +133,7 @@ fn open_published(folder: &Path, config: &Value) -> Result<StoredModel> {
     if config["tie_word_embeddings"] == true && source.differ(EMBEDDING, OUTPUT)? {
         let mut untied = config.clone();
         untied["tie_word_embeddings"] = false.into();
-        architecture = described(&untied).map_err(wrong)?;
+        architecture = described(&untied).map_err(fault)?;
     }
     let (trained, moments) = (folder.join(TRAINED), folder.join(MOMENTS));
     let trained = if trained.exists() { read(&trained)? } else { TrainingProgress::default() };
@@ -170,7 +170,7 @@ fn without_tokenizer(folder: &Path) -> String {
     let others = ["tokenizer.model", "vocab.json", "merges.txt", "vocab.txt"];
     let found: Vec<String> = names(folder).into_iter().filter(|name| others.contains(&name.as_str())).collect();
     if found.is_empty() {
-        return format!("there is no `tokenizer.json`: {WANTED}");
+        return format!("there is no `tokenizer.json`: {EXPECTED_FILES}");
     }
     let found = listed(&found);
     format!(

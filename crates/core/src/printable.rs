@@ -78,14 +78,14 @@ impl<W: Write> Write for Printable<W> {
             };
             let valid = error.valid_up_to();
             self.inner.write_all(printable(&String::from_utf8_lossy(&rest[..valid])).as_bytes())?;
-            let Some(wrong) = error.error_len() else {
+            let Some(invalid) = error.error_len() else {
                 self.partial = rest.split_off(valid);
                 return Ok(bytes.len());
             };
-            for byte in &rest[valid..valid + wrong] {
+            for byte in &rest[valid..valid + invalid] {
                 write!(self.inner, "\\x{byte:02x}")?;
             }
-            rest.drain(..valid + wrong);
+            rest.drain(..valid + invalid);
         }
     }
 

@@ -37,10 +37,10 @@ impl Pulse {
 
     /// Work ends; answers with how long it took.
     pub fn end(&self) -> Duration {
-        let took = self.now().saturating_sub(self.since.swap(0, Relaxed));
-        self.total.fetch_add(took, Relaxed);
+        let duration = self.now().saturating_sub(self.since.swap(0, Relaxed));
+        self.total.fetch_add(duration, Relaxed);
         self.beats.fetch_add(1, Relaxed);
-        Duration::from_nanos(took)
+        Duration::from_nanos(duration)
     }
 
     /// A sign of life from something that waits.
@@ -102,8 +102,8 @@ mod tests {
         std::thread::sleep(Duration::from_millis(5));
         let so_far = pulse.busy();
         assert!(so_far >= Duration::from_millis(5) && pulse.working().is_some());
-        let took = pulse.end();
-        assert!(took >= so_far && pulse.busy() == took && pulse.working().is_none());
+        let duration = pulse.end();
+        assert!(duration >= so_far && pulse.busy() == duration && pulse.working().is_none());
         assert_eq!(pulse.beats(), 2);
         pulse.queue();
         assert_eq!(pulse.waiting(), 1);

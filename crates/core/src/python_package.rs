@@ -18,9 +18,9 @@ pub fn function_file(name: &str) -> Option<&str> {
 }
 
 /// The same for a working folder and the path of a program.
-fn found(module: &str, here: &Path, program: &Path) -> Option<PathBuf> {
+fn found(module: &str, folder: &Path, program: &Path) -> Option<PathBuf> {
     let above = program.ancestors().skip(1).flat_map(|folder| [folder.join(FOLDER), folder.to_owned()]);
-    std::iter::once(here.join(FOLDER)).chain(above).find(|folder| folder.join(module).join("__init__.py").is_file())
+    std::iter::once(folder.join(FOLDER)).chain(above).find(|folder| folder.join(module).join("__init__.py").is_file())
 }
 
 #[cfg(test)]
@@ -33,8 +33,8 @@ mod tests {
         let nowhere = Path::new("/nowhere");
         let (checkout, wheel) = (root.join("target/release/flow"), root.join("python/bin/flow"));
         for module in ["flow_env", "flow_train", "flow_runs"] {
-            for (here, program) in [(root, nowhere), (nowhere, checkout.as_path()), (nowhere, wheel.as_path())] {
-                assert_eq!(found(module, here, program), Some(root.join(FOLDER)));
+            for (folder, program) in [(root, nowhere), (nowhere, checkout.as_path()), (nowhere, wheel.as_path())] {
+                assert_eq!(found(module, folder, program), Some(root.join(FOLDER)));
             }
             assert_eq!(found(module, nowhere, nowhere), None);
         }

@@ -103,8 +103,8 @@ pub const COLUMNS: &[Column] = &[
     column("phase", Kind::Text, "play or reflect"),
     column("branch_of", Kind::U32, "where episodes branch: the sample whose turn the row answers: with the first row of a branch the one that it was copied from, else its own `sample`; so rows of one `task`, `branch_of` and `turn` answer one prompt"),
     column("instruction", Kind::Text, "with the first turn of an episode: the task's own text; empty where observations say it"),
-    column("type", Kind::Text, "the kind of task, as the world names it, with every turn of play; empty where it names none"),
-    column("gold", Kind::Text, "with the first turn of an episode: the task's right answer, where the world says it; no prompt has it, and templates over rows may"),
+    column("type", Kind::Text, "the kind of task, as the environment names it, with every turn of play; empty where it names none"),
+    column("gold", Kind::Text, "with the first turn of an episode: the task's right answer, where the environment says it; no prompt has it, and templates over rows may"),
     column("observation", Kind::Text, "what the environment showed before the turn"),
     column("state", Kind::U64, "hash of the environment's canonical state before the turn"),
     column("prompt_tokens", Kind::U32List, "the tokens the policy read"),
@@ -116,7 +116,7 @@ pub const COLUMNS: &[Column] = &[
     column("response_cut", Kind::Bool, "whether the response was cut by `max_tokens`, before its end token"),
     column("action", Kind::Text, "the action parsed from the response"),
     column("valid", Kind::Bool, "whether the action could be carried out"),
-    column("invalid_because", Kind::Text, "why not: `no_tag` (the answer lacks a required tag), `cut_off` (the same, and it ended at `max_tokens`) or `not_admissible` (the world refused it); empty of a valid one"),
+    column("invalid_because", Kind::Text, "why not: `no_tag` (the answer lacks a required tag), `cut_off` (the same, and it ended at `max_tokens`) or `not_admissible` (the environment refused it); empty of a valid one"),
     column("mode", Kind::Text, "plain, or memory where the prompt has retrieved entries or notes besides the observation, or could have had"),
     column("memory", Kind::Text, "the notes on earlier attempts in the prompt; empty in mode plain"),
     column("retrieved", Kind::U64List, "the entries of a memory in the prompt, by `id`, in their order there"),
@@ -135,9 +135,9 @@ pub const COLUMNS: &[Column] = &[
     column("token_rewards", Kind::F32List, "what each response token earned besides the turn's reward: its divergence from the reference, by `reward` with `kl_per: token`"),
     column("done", Kind::Bool, "whether the episode ended with this turn"),
     column("won", Kind::Bool, "whether the episode was won with this turn"),
-    column("truncated", Kind::Text, "with the last turn of an episode that was cut before its own end: world (by a limit of the world), max_turns (of the agent) or context (its next prompt is longer than the model reads); else empty"),
-    column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn, or where the world has a score of its own, that"),
-    column("info", Kind::Text, "the small figures that the world gave after the turn, as a JSON object: `(info->>'steps')::int`; where it gave none, NULL in a query and empty in the files"),
+    column("truncated", Kind::Text, "with the last turn of an episode that was cut before its own end: world (by a limit of the environment), max_turns (of the agent) or context (its next prompt is longer than the model reads); else empty"),
+    column("score", Kind::F32, "the sum of the episode's rewards up to and with this turn, or where the environment has a score of its own, that"),
+    column("info", Kind::Text, "the small figures that the environment gave after the turn, as a JSON object: `(info->>'steps')::int`; where it gave none, NULL in a query and empty in the files"),
     column("weights", Kind::U64, "version of the weights that acted"),
     column("seed", Kind::U64, "the seed the turn was sampled with"),
     column("value", Kind::F32, "what the critic expected after the prompt: the return from this turn on"),
@@ -183,7 +183,7 @@ pub const COLUMNS: &[Column] = &[
     column("level", Kind::Text, "how general the entry is, such as principle; empty in a memory without levels"),
     column("function_state", Kind::Text, "with the first row of an iteration in the order of names: what a function of `python` keeps for the next iteration, as JSON; else empty"),
     column("node", Kind::Text, "the node that played the episode that failed"),
-    column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash, malformed, expert, prompt (too long, or none by its template), limit (more answers than `max_turns`) or replay (played again, its world showed something else); too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
+    column("cause", Kind::Text, "how its environment failed: panic, error (which its program reported), timeout, crash, malformed, expert, prompt (too long, or none by its template), limit (more answers than `max_turns`) or replay (played again, its environment showed something else); too_long for a text that a memory refused, unreadable for a list with a line that is no entry"),
     column("error", Kind::Text, "the environment's last message, or what it did"),
     column("tries", Kind::U32, "how often the episode was tried before it was given up"),
 ];
@@ -415,5 +415,5 @@ pub fn f32_lists<'a>(lists: impl Iterator<Item = impl Into<Option<&'a [f32]>>>) 
 /// one batch is in order already, so it's for those who need all of them in one piece; a stage that reads some columns
 /// takes a [`View`].
 pub fn sorted(batches: &[RecordBatch]) -> Result<Option<RecordBatch>, RowError> {
-    View::sorted(batches)?.map(|view| view.whole()).transpose()
+    View::sorted(batches)?.map(|view| view.batch()).transpose()
 }

@@ -20,7 +20,7 @@ pub enum Figure {
         #[serde(with = "bits")]
         part: f64,
         #[serde(with = "bits")]
-        whole: f64,
+        merge: f64,
     },
     /// The maximum, as for the time that processes took in parallel.
     Most(#[serde(with = "bits")] f64),
@@ -33,15 +33,15 @@ impl From<f64> for Figure {
 }
 
 impl Figure {
-    pub fn share(part: f64, whole: usize) -> Figure {
-        Figure::Share { part, whole: whole as f64 }
+    pub fn share(part: f64, merge: usize) -> Figure {
+        Figure::Share { part, merge: merge as f64 }
     }
 
     /// Aggregates both; of two different kinds, which no node reports, the first wins.
     pub(super) fn and(self, other: Figure) -> Figure {
         match (self, other) {
             (Figure::Sum(a), Figure::Sum(b)) => Figure::Sum(a + b),
-            (Figure::Share { part, whole }, Figure::Share { part: p, whole: w }) => Figure::Share { part: part + p, whole: whole + w },
+            (Figure::Share { part, merge }, Figure::Share { part: p, merge: w }) => Figure::Share { part: part + p, merge: merge + w },
             (Figure::Most(a), Figure::Most(b)) => Figure::Most(a.max(b)),
             (first, _) => first,
         }
@@ -50,13 +50,13 @@ impl Figure {
     fn value(self) -> f64 {
         match self {
             Figure::Sum(value) | Figure::Most(value) => value,
-            Figure::Share { part, whole } => part / whole.max(1.0),
+            Figure::Share { part, merge } => part / merge.max(1.0),
         }
     }
 }
 
 /// The metrics of the run from those of its processes, in their order.
-pub(super) fn whole(parts: impl IntoIterator<Item = NodeFigures>) -> Figures {
+pub(super) fn merge(parts: impl IntoIterator<Item = NodeFigures>) -> Figures {
     let mut sums = NodeFigures::new();
     for (node, figures) in parts.into_iter().flatten() {
         let node_sums = sums.entry(node).or_default();
@@ -99,13 +99,13 @@ mod tests {
             ("seconds", Figure::Most(1.5)),
             ("rounds", 2.0.into()),
         ]);
-        let whole = &whole([here, there])["rollout"];
-        assert_eq!(whole, &[("rounds", 2.0), ("seconds", 2.0), ("success", 0.25), ("turns", 38.0)].map(|(n, v)| (n.into(), v)).into());
+        let merge = &merge([here, there])["rollout"];
+        assert_eq!(merge, &[("rounds", 2.0), ("seconds", 2.0), ("success", 0.25), ("turns", 38.0)].map(|(n, v)| (n.into(), v)).into());
     }
 
     #[test]
     fn a_share_of_nothing_is_nothing() {
-        assert_eq!(whole([node_figures(&[("invalid", Figure::share(0.0, 0))])])["rollout"]["invalid"], 0.0);
+        assert_eq!(merge([node_figures(&[("invalid", Figure::share(0.0, 0))])])["rollout"]["invalid"], 0.0);
     }
 
     #[test]

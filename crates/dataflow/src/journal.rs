@@ -5,7 +5,7 @@
 
 use super::edge::{Edge, Route};
 use super::failure::Failed;
-use super::figures::{whole, Figure, Figures, NodeFigures};
+use super::figures::{merge, Figure, Figures, NodeFigures};
 use super::monitor::{Owner, COMMIT};
 use super::stage::{stage, Place, Stage};
 use super::{lost, Context};
@@ -125,7 +125,7 @@ fn commit(journal: &Journal, ctx: &Context) -> impl Fn(u64, Vec<Share>) -> Resul
     let (shared, journal) = (ctx.shared.clone(), journal.clone());
     move |iteration, mut shares| {
         let parts: Vec<Part> = shares.iter_mut().flat_map(|share| std::mem::take(&mut share.parts)).collect();
-        let figures = whole(shares.into_iter().map(|share| share.measured));
+        let figures = merge(shares.into_iter().map(|share| share.measured));
         let committed = Committed { iteration, figures };
         if let Some(committer) = &journal.committer {
             committer.lock().commit(iteration, parts, committed.figures.clone(), shared.take_weights(iteration))?;

@@ -78,7 +78,7 @@ pub struct StageMonitor {
 #[derive(Clone, Copy)]
 pub(super) struct StageRun {
     pub iteration: u64,
-    pub took: Duration,
+    pub duration: Duration,
     /// Rows that it emitted.
     pub rows: u64,
 }
@@ -111,10 +111,10 @@ impl StageMonitor {
     }
 
     pub(super) fn end(&self, iteration: u64, answer: &StageOutput) {
-        let took = self.pulse.end();
+        let duration = self.pulse.end();
         let rows = answer.iter().flatten().map(|batch| batch.num_rows() as u64).sum();
         self.rows.fetch_add(rows, Relaxed);
-        self.runs.lock().push(StageRun { iteration, took, rows });
+        self.runs.lock().push(StageRun { iteration, duration, rows });
     }
 
     /// The stage holds `iteration` until the inputs marked in `waits` have passed it.

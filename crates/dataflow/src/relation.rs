@@ -95,11 +95,11 @@ pub fn best<'s>(contenders: Edge<'s>) -> Edge<'s> {
 }
 
 impl Contender {
-    /// Contenders as a batch. `beside` are further columns of the same length, which [`best`] doesn't read.
+    /// Contenders as a batch. `extra` are further columns of the same length, which [`best`] doesn't read.
     ///
     /// # Errors
     /// If Arrow refuses: the columns have different lengths.
-    pub fn rows(contenders: &[Contender], beside: Option<&RecordBatch>) -> Result<RecordBatch, Failed> {
+    pub fn rows(contenders: &[Contender], extra: Option<&RecordBatch>) -> Result<RecordBatch, Failed> {
         let u64s = |field: fn(&Contender) -> u64| Arc::new(UInt64Array::from_iter_values(contenders.iter().map(field))) as ArrayRef;
         let mut columns: Vec<(Field, ArrayRef)> = vec![
             ("contender_group", DataType::UInt64, u64s(|c| c.group)),
@@ -113,9 +113,9 @@ impl Contender {
         .into_iter()
         .map(|(name, kind, column): (&str, DataType, ArrayRef)| (Field::new(name, kind, false), column))
         .collect();
-        if let Some(beside) = beside {
-            let fields = beside.schema_ref().fields().iter().map(|field| field.as_ref().clone());
-            columns.extend(fields.zip(beside.columns().iter().cloned()));
+        if let Some(extra) = extra {
+            let fields = extra.schema_ref().fields().iter().map(|field| field.as_ref().clone());
+            columns.extend(fields.zip(extra.columns().iter().cloned()));
         }
         let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
         Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(RowError::from)?)

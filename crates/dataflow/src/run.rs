@@ -116,7 +116,7 @@ pub fn run(mut plan: Plan) -> Result<(), Failure> {
         let built = worker.dataflow_named::<u64, _, _>(&plan.pipeline.name, |scope| {
             let mut edges = render(&plan.pipeline, scope, &context, &plan.feeds, &plan.find)?;
             if let Some(sink) = &plan.sink {
-                edges = sink.behind(edges, &context);
+                edges = sink.attach(edges, &context);
             }
             let columns = plan.pipeline.nodes.iter().map(|n| (n.id.clone(), logged(&plan, n))).collect();
             journal(&edges, &columns, &plan.journal, &context).probe_with(&gate.probe);

@@ -27,7 +27,7 @@ impl Sink {
     }
 
     /// Adds a stage behind each chosen node, so that the run ends only when all its rows are here.
-    pub(super) fn behind<'s>(&self, edges: BTreeMap<String, Edge<'s>>, ctx: &Context) -> BTreeMap<String, Edge<'s>> {
+    pub(super) fn attach<'s>(&self, edges: BTreeMap<String, Edge<'s>>, ctx: &Context) -> BTreeMap<String, Edge<'s>> {
         let keep = |(node, edge): (String, Edge<'s>)| {
             if !self.nodes.contains(&node) {
                 return (node, edge);
@@ -35,12 +35,12 @@ impl Sink {
             let (id, collected) = (node.clone(), self.rows.clone());
             let shape =
                 Stage { name: format!("the sink of {node}"), inputs: vec![(edge, Route::Stay)], begins: false, place: Place::Worker };
-            let behind = stage(shape, &ctx.owned_by(Owner::Engine("the sink")), move |_, rows| {
+            let kept = stage(shape, &ctx.owned_by(Owner::Engine("the sink")), move |_, rows| {
                 let rows: Vec<RecordBatch> = rows.into_iter().flatten().collect();
                 collected.lock().entry(id.clone()).or_default().extend(rows.iter().cloned());
                 Ok(rows)
             });
-            (node, behind)
+            (node, kept)
         };
         edges.into_iter().map(keep).collect()
     }

@@ -96,7 +96,7 @@ impl Watch {
             let Owner::Node(node) = &monitor.owner else { continue };
             for run in ran {
                 let sum = sums.entry(node).or_default();
-                *sum = (sum.0 + run.took, sum.1 + if *last { run.rows } else { 0 });
+                *sum = (sum.0 + run.duration, sum.1 + if *last { run.rows } else { 0 });
             }
         }
         for (node, (busy, rows)) in sums {

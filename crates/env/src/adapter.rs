@@ -1,5 +1,5 @@
-//! The field's worlds: adapters of the Python package `flow-env`, each in a virtual environment of its own under the
-//! project. In a pipeline `env: scienceworld` is short for a process that serves one.
+//! The field's environments: adapters of the Python package `flow-env`, each in a virtual environment of its own under
+//! the project. In a pipeline `env: scienceworld` is short for a process that serves one.
 
 use super::game::{Acts, EnvironmentKind, Game};
 use super::installed::folder;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What an adapter's world turns into.
+/// What an adapter's environment turns into.
 pub(super) static PROCESS: &EnvironmentKind = &EnvironmentKind::for_settings::<ProcessSettings>();
 
-/// How a world of the field is played.
+/// How an environment of the field is played.
 #[derive(Deserialize, JsonSchema, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 struct AdapterSettings {
@@ -21,12 +21,13 @@ struct AdapterSettings {
     /// shows the form.
     #[serde(default)]
     world: String,
-    /// The name of its tasks; the world's name unless given. With another `world` the same task is another one, so it
-    /// needs another name.
+    /// The name of its tasks; the environment's name unless given. With another `world` the same task is another one,
+    /// so it needs another name.
     #[serde(default)]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     name: Option<String>,
-    /// Which of the world's splits the tasks are drawn from, without replacement within an epoch; `train` unless given.
+    /// Which of the environment's splits the tasks are drawn from, without replacement within an epoch; `train` unless
+    /// given.
     #[serde(default)]
     #[schemars(regex(pattern = "^[a-z][a-z0-9_]{0,31}$"))]
     split: Option<String>,
@@ -67,13 +68,13 @@ pub(super) fn kinds() -> impl Iterator<Item = EnvironmentKind> {
     listed.unwrap_or_default().into_iter().map(kind)
 }
 
-/// The command of a process that serves a world of this adapter.
+/// The command of a process that serves an environment of this adapter.
 pub(super) fn serving(adapter: &str, world: &str) -> Vec<String> {
     let python = folder(adapter).join("bin/python").display().to_string();
     [python.as_str(), "-m", "flow_env", "serve", world].map(String::from).to_vec()
 }
 
-/// The process that serves the world. Its tasks are those of a process, and named so.
+/// The process that serves the environment. Its tasks are those of a process, and named so.
 fn served(kind: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
     let AdapterSettings { world, name, split, processes, seconds, pass } = serde_json::from_value(with)?;
     let served = if world.is_empty() { kind.name.to_owned() } else { format!("{}:{world}", kind.name) };

@@ -43,7 +43,7 @@ pub struct Call {
 
 impl Call {
     /// What is wrong with it, if anything is.
-    pub(super) fn wrong(&self) -> Option<String> {
+    pub(super) fn fault(&self) -> Option<String> {
         let known = |message: &&Value| message["role"].is_string() && message["content"].is_string();
         if self.messages.is_empty() {
             return Some("its `call` has no messages".into());
@@ -107,7 +107,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Call, String> {
         let call: Call = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        call.wrong().map_or(Ok(call), Err)
+        call.fault().map_or(Ok(call), Err)
     }
 
     #[test]

@@ -88,15 +88,15 @@ impl<T: GameSettings> ErasedSettings for T {
     }
 }
 
-/// How a policy acts in the world of an adapter.
+/// How a policy acts in the environment of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Acts {
-    /// The world lists the admissible actions.
+    /// The environment lists the admissible actions.
     Chooses,
     /// Any text is an action.
     Writes,
-    /// The world asks, as an agent program does, and reads calls of tools out of answers.
+    /// The environment asks, as an agent program does, and reads calls of tools out of answers.
     Answers,
 }
 

@@ -99,8 +99,8 @@ fn pins(requirements: &str) -> BTreeSet<&str> {
 
 /// Puts a copy of a package in the place of another one. A Python that starts meanwhile finds one of them.
 fn replace(from: &Path, to: &Path) -> io::Result<()> {
-    let beside = |name: &str| to.with_file_name(format!("{MODULE}.{name}-{}", std::process::id()));
-    let (new, old) = (beside("new"), beside("old"));
+    let sibling = |name: &str| to.with_file_name(format!("{MODULE}.{name}-{}", std::process::id()));
+    let (new, old) = (sibling("new"), sibling("old"));
     copy(from, &new)?;
     fs::rename(to, &old)?;
     fs::rename(&new, to)?;

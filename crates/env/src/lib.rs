@@ -18,11 +18,12 @@
 mod adapter;
 mod call;
 pub mod doors;
+mod environments;
 mod error;
 mod fault;
 mod game;
-mod here;
 pub mod installed;
+mod local;
 pub mod minesweeper;
 pub mod panel;
 pub mod process;
@@ -35,10 +36,10 @@ mod task;
 pub mod tasks;
 mod view;
 mod words;
-mod worlds;
 
 pub use call::{Act, Call};
 pub use doors::DoorsSettings;
+pub use environments::{Environments, ResetRequest};
 pub use error::EnvError;
 pub use fault::{hushed, Cause, Fault};
 pub use game::{Acts, EnvironmentKind, Game, GameSettings};
@@ -50,7 +51,6 @@ pub use split::{Deal, Split};
 pub use task::Task;
 pub use tasks::TrainingTasks;
 pub use view::{EpisodeFacts, EpisodeView, Extras};
-pub use worlds::{ResetRequest, Worlds};
 
 /// What an environment answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,7 @@ pub struct TimeStep {
     pub valid: bool,
 }
 
-/// One live episode. No method should panic, whatever text it is given; one that does costs its episode ([`Worlds`]),
+/// One live episode. No method should panic, whatever text it is given; one that does costs its episode ([`Environments`]),
 /// not the run.
 pub trait Environment: Send {
     /// Starts the episode of the task again.
@@ -78,7 +78,7 @@ pub trait Environment: Send {
     fn step(&mut self, action: &str) -> TimeStep;
     /// The actions worth choosing from now, as texts that `step` accepts; none after the end.
     fn admissible(&self) -> Vec<String>;
-    /// What only some worlds say of an episode, as it stands now.
+    /// What only some environments say of an episode, as it stands now.
     fn extras(&self) -> Extras {
         Extras::default()
     }

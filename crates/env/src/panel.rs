@@ -2,7 +2,7 @@
 
 use super::process::{draw, ProcessError, ProcessSettings, Programs};
 use super::split::PANEL;
-use super::{EnvError, EpisodeView, Game, Task, Worlds};
+use super::{EnvError, Environments, EpisodeView, Game, Task};
 use flow_core::files;
 use flow_core::seed::{mix, text};
 use serde::{Deserialize, Serialize};
@@ -77,15 +77,15 @@ fn sample(
 
 /// What these tasks of a program show first.
 fn begun(tasks: &[Task], programs: &Programs) -> Result<Vec<EpisodeView>, EnvError> {
-    let mut worlds = Worlds::new(programs.clone());
+    let mut envs = Environments::new(programs.clone());
     let mut views = Vec::with_capacity(tasks.len());
     while views.len() < tasks.len() {
         let rest = &tasks[views.len()..];
-        let room = worlds.room(&rest[0].game)?.unwrap_or(rest.len()).clamp(1, rest.len());
+        let room = envs.room(&rest[0].game)?.unwrap_or(rest.len()).clamp(1, rest.len());
         let starts: Vec<(usize, &Task)> = rest[..room].iter().enumerate().collect();
-        for ((episode, task), view) in starts.iter().zip(worlds.reset(&starts)?) {
+        for ((episode, task), view) in starts.iter().zip(envs.reset(&starts)?) {
             views.push(view.map_err(|fault| ProcessError::Unbegun { task: task.name(), why: fault.text })?);
-            worlds.close(&[*episode]);
+            envs.close(&[*episode]);
         }
     }
     Ok(views)

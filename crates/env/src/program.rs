@@ -213,8 +213,8 @@ fn read(_: &'static EnvironmentKind, with: Value) -> serde_json::Result<Game> {
 
 /// Refuses settings of a sandbox where there is none, and forks in one. Settings that aren't given aren't serialized.
 fn sandboxed(settings: &ProgramSettings) -> Result<(), String> {
-    let (sandbox, image, told) = (&settings.sandbox, &settings.image, serde_json::to_value(settings).unwrap_or_default());
-    match "network write_folder read hide memory_mb max_processes cpu_seconds disk_mb".split(' ').find(|name| told.get(name).is_some()) {
+    let (sandbox, image, keys) = (&settings.sandbox, &settings.image, serde_json::to_value(settings).unwrap_or_default());
+    match "network write_folder read hide memory_mb max_processes cpu_seconds disk_mb".split(' ').find(|name| keys.get(name).is_some()) {
         Some(name) if sandbox.is_none() => {
             Err(format!("{name}: it is a setting of a sandbox, and there is none: say `sandbox: bubblewrap`"))
         }

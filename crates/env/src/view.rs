@@ -9,18 +9,18 @@ pub struct EpisodeView {
     pub step: TimeStep,
     /// The actions worth choosing from now; none where they weren't asked for.
     pub actions: Vec<String>,
-    /// What only some worlds say.
+    /// What only some environments say.
     pub extras: Extras,
 }
 
-/// What only some worlds say of an episode.
+/// What only some environments say of an episode.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extras {
-    /// Where it stands on the world's own scale.
+    /// Where it stands on the environment's own scale.
     pub score: Option<f32>,
     /// Small figures of this moment.
     pub info: BTreeMap<String, f64>,
-    /// Whether a limit of the world's own ended it, not the game.
+    /// Whether a limit of the environment's own ended it, not the game.
     pub truncated: bool,
     /// After a reset: what holds for the whole episode.
     pub facts: EpisodeFacts,
@@ -32,7 +32,7 @@ pub struct Extras {
     pub unread: Vec<u64>,
 }
 
-/// What some worlds say of a whole episode, a column of its rows each; empty where a world doesn't say it.
+/// What some environments say of a whole episode, a column of its rows each; empty where an environment doesn't say it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EpisodeFacts {
     /// The task's own text, which the observations don't repeat.

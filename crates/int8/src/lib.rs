@@ -2,6 +2,7 @@
 //! instructions ([`products`]), the decoder row by row and its gradient ([`engine`]), over tries of tokens ([`trie`]). A
 //! row's bits follow from the row alone. All SIMD of flow is here, and nearly all its unsafe code.
 
-pub mod engine;
+#[macro_use]
 pub mod products;
+pub mod engine;
 pub mod trie;

@@ -20,7 +20,7 @@ pub(super) struct WeightPruner {
     before: u64,
     best: Option<(f64, u64)>,
     /// The versions on disk that may have to be removed.
-    there: BTreeSet<u64>,
+    saved: BTreeSet<u64>,
 }
 
 struct IterationWeights {
@@ -31,8 +31,8 @@ struct IterationWeights {
 
 impl WeightPruner {
     pub fn new(info: &RunInfo) -> WeightPruner {
-        let (recent, older, there) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
-        WeightPruner { keep: info.keep.clone(), delay: info.delay, recent, older, before: 0, best: None, there }
+        let (recent, older, saved) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
+        WeightPruner { keep: info.keep.clone(), delay: info.delay, recent, older, before: 0, best: None, saved }
     }
 
     pub fn record(&mut self, iteration: &Iteration) {
@@ -48,7 +48,7 @@ impl WeightPruner {
             self.best = Some((success, self.before));
         }
         self.before = weights.versions.last().map_or(self.before, |(_, version)| *version);
-        self.there.extend(weights.versions.iter().map(|(_, version)| version));
+        self.saved.extend(weights.versions.iter().map(|(_, version)| version));
         self.recent.push_back(weights);
         // The last iteration may only have measured, and a run that trains on makes it once more.
         let Some(newest) = self.recent.iter().rev().find(|m| !m.versions.is_empty()).map(|m| m.iteration) else { return };
@@ -56,7 +56,7 @@ impl WeightPruner {
             let gone = self.recent.pop_front();
             self.older.extend(gone.into_iter().flat_map(|weights| {
                 if self.keep.every.is_some_and(|every| (weights.iteration + 1) % every == 0) {
-                    self.there.retain(|there| weights.versions.iter().all(|(_, version)| version != there));
+                    self.saved.retain(|saved| weights.versions.iter().all(|(_, version)| version != saved));
                 }
                 weights.versions
             }));
@@ -86,12 +86,12 @@ impl WeightPruner {
     /// committed.
     pub fn tidy(&mut self, run: &Run) -> Result<(), LogError> {
         let keep = self.versions_to_keep();
-        let gone: BTreeSet<u64> = self.there.difference(&keep).copied().collect();
+        let gone: BTreeSet<u64> = self.saved.difference(&keep).copied().collect();
         if !gone.is_empty() {
             if disk::is_folder(&run.weights()) {
                 gone.iter().try_for_each(|version| drop_folder(&run.weights().join(version.to_string())))?;
             }
-            self.there.retain(|version| !gone.contains(version));
+            self.saved.retain(|version| !gone.contains(version));
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ mod tests {
         let every = pruner.keep.every;
         let mut kept_versions = pruner.versions_to_keep();
         kept_versions.extend(
-            (0..).take(40).filter(|version| every.is_some() && *version > 0 && *version < pruner.before && !pruner.there.contains(version)),
+            (0..).take(40).filter(|version| every.is_some() && *version > 0 && *version < pruner.before && !pruner.saved.contains(version)),
         );
         kept_versions.into_iter().collect()
     }
@@ -192,6 +192,6 @@ mod tests {
             pruner.add(IterationWeights { iteration, versions: vec![("a".into(), iteration + 1)] }, None);
             pruner.tidy(&run).unwrap();
         }
-        assert!(pruner.recent.len() == 3 && pruner.there.len() < 5, "{} {}", pruner.recent.len(), pruner.there.len());
+        assert!(pruner.recent.len() == 3 && pruner.saved.len() < 5, "{} {}", pruner.recent.len(), pruner.saved.len());
     }
 }

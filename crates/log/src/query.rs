@@ -49,7 +49,7 @@ pub fn query_within(run: &Run, iterations: impl RangeBounds<u64>, sql: &str) -> 
 
 /// The version of DuckDB, which has to open a database to say it.
 pub fn engine_version() -> Result<String, LogError> {
-    Ok(views::alone()?.query_row("select version()", [], |row| row.get(0))?)
+    Ok(views::empty_database()?.query_row("select version()", [], |row| row.get(0))?)
 }
 
 /// The answers to several questions over the whole run, each as [`query`] gives it.
@@ -70,7 +70,7 @@ pub fn verify(run: &Run) -> Result<(), LogError> {
     let _reading = ReadLock::begin(run);
     let (index, whole) = (LogIndex::read(run.root())?, 0..=u64::MAX);
     index.committed(run.root(), whole.clone())?;
-    views::files(run, &index, &whole, &|_, beside| !beside).map(drop)
+    views::files(run, &index, &whole, &|_, extra| !extra).map(drop)
 }
 
 /// A database over a run; the run's files stay where they are while it exists.
@@ -107,7 +107,7 @@ fn open(run: &Run, within: RangeInclusive<u64>, sql: Option<&str>, decode: Optio
         Ok::<_, LogError>(files)
     };
     let Some(sql) = sql else { return Ok(OpenDatabase { db: connect(&files(&within, &|_, _| false)?, &[])?, _reading: reading }) };
-    let verified = |span: &RangeInclusive<u64>| files(span, &|node, beside| if beside { mentions(sql, node) } else { names(sql, node) });
+    let verified = |span: &RangeInclusive<u64>| files(span, &|node, extra| if extra { mentions(sql, node) } else { names(sql, node) });
     // The figures of a long run are many, and few ask for them.
     let figures = lists(sql) || mentions(sql, "metrics");
     let iterations = if figures { index.committed(run.root(), within.clone())? } else { Vec::new() };

@@ -23,7 +23,7 @@ pub fn value_of(numbers: &[(String, f64)], expression: &str) -> Result<f64, LogE
     let columns = if columns.is_empty() { "1 AS nothing".into() } else { columns.join(", ") };
     let sql = format!("SELECT ({expression}\n)::DOUBLE FROM (SELECT {columns})");
     guard::check(&sql)?;
-    let db = views::alone()?;
+    let db = views::empty_database()?;
     let first = |e: LogError| LogError::Sql(e.to_string().lines().next().unwrap_or_default().into());
     single(ask(&db, &sql).map_err(first)?)
 }
@@ -49,7 +49,7 @@ pub fn values_of(names: &[String], rows: &[Vec<f64>], expression: &str) -> Resul
         columns.join(", ")
     );
     guard::check(&sql)?;
-    let answer = ask(&views::alone()?, &sql)?;
+    let answer = ask(&views::empty_database()?, &sql)?;
     let mut all = Vec::with_capacity(rows.len());
     for batch in &answer.batches {
         let column = cast(batch.column(0), &DataType::Float64)?;

@@ -58,8 +58,8 @@ pub(super) fn parent(root: &Path) -> &Path {
 pub(super) fn unfinished(root: &Path) {
     let Some(name) = root.file_name().and_then(|name| name.to_str()) else { return };
     let process = |own: &str| own.strip_prefix('.')?.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".tmp")?.parse::<u32>().ok();
-    let Ok(beside) = parent(root).canonicalize().map_err(LogError::io(root)).and_then(|parent| entries(&parent)) else { return };
-    for folder in beside.iter().filter(|path| named(path, |own| process(own).is_some()) && disk::is_folder(path)) {
+    let Ok(siblings) = parent(root).canonicalize().map_err(LogError::io(root)).and_then(|parent| entries(&parent)) else { return };
+    for folder in siblings.iter().filter(|path| named(path, |own| process(own).is_some()) && disk::is_folder(path)) {
         // A process that has just made the folder is about to lock it.
         if let Some(Ok(_lock)) = folder.join("lock").exists().then(|| Lock::of(folder)) {
             let _ = fs::remove_dir_all(folder); // the next time

@@ -76,7 +76,7 @@ mod tests {
     /// 2^127, 2^128 - 1 and the hash of a text, which were negative; beside them a sum, which stays a number.
     #[test]
     fn unsigned_numbers_of_128_bits_are_themselves() {
-        let db = views::alone().unwrap();
+        let db = views::empty_database().unwrap();
         let sql =
             "select 170141183460469231731687303715884105728::uhugeint a, 340282366920938463463374607431768211455::uhugeint b, sum(7) c;";
         assert_eq!(csv(&db, sql), "a,b,c\n170141183460469231731687303715884105728,340282366920938463463374607431768211455,7\n");
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_time_beyond_arrows_is_text_in_json() {
-        let db = views::alone().unwrap();
+        let db = views::empty_database().unwrap();
         let json = |sql: &str| {
             let mut out = Vec::new();
             stream_to(&db, sql, AnswerFormat::Json, &mut out).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     /// Every type that DuckDB has, its least and its greatest value and null, prints in every format.
     #[test]
     fn all_types_print_in_all_formats() {
-        let db = views::alone().unwrap();
+        let db = views::empty_database().unwrap();
         let answer = ask(&db, "select column_name, column_type from (describe from test_all_types())").unwrap();
         let (names, kinds) = (answer.batches[0].column(0).as_string::<i32>(), answer.batches[0].column(1).as_string::<i32>());
         assert!(names.len() > 40, "{}", names.len());

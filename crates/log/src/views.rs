@@ -38,8 +38,8 @@ pub(super) fn connect(
 /// The same for two runs, with the views of each in a schema of its own, and what tables there are in each.
 pub(super) fn connect_both(sides: [(&str, &Run, &LogIndex, &[Iteration]); 2]) -> Result<(Connection, [Vec<Table>; 2]), LogError> {
     let all = [
-        files(sides[0].1, sides[0].2, &(0..=u64::MAX), &|_, beside| !beside)?,
-        files(sides[1].1, sides[1].2, &(0..=u64::MAX), &|_, beside| !beside)?,
+        files(sides[0].1, sides[0].2, &(0..=u64::MAX), &|_, findings_files| !findings_files)?,
+        files(sides[1].1, sides[1].2, &(0..=u64::MAX), &|_, findings_files| !findings_files)?,
     ];
     let build = || -> Sql<_> {
         let db = open()?;
@@ -75,18 +75,19 @@ pub(super) fn files<'a>(
         };
         Ok((id, there?))
     };
-    let beside = findings::TABLES.iter().filter(|table| index.head.info.nodes.iter().all(|node| node.id != **table));
-    let beside: Vec<_> = beside.map(|table| (*table, findings::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
-    let to_verify = beside.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
+    let findings_files = findings::TABLES.iter().filter(|table| index.head.info.nodes.iter().all(|node| node.id != **table));
+    let findings_files: Vec<_> =
+        findings_files.map(|table| (*table, findings::files(&run, table))).filter(|(_, files)| !files.is_empty()).collect();
+    let to_verify = findings_files.iter().filter(|(table, _)| verify(table, true)).flat_map(|(_, files)| files);
     to_verify.into_iter().try_for_each(|file| run.verified(file, || findings::verify(file)))?;
-    nodes.chain([ERRORS]).map(files_of).chain(beside.into_iter().map(Ok)).collect()
+    nodes.chain([ERRORS]).map(files_of).chain(findings_files.into_iter().map(Ok)).collect()
 }
 
 /// The memory that a query may always use, in bytes.
 const LEAST: u64 = 256 << 20;
 
 /// An in-memory DuckDB without a table, which can read no file.
-pub(super) fn alone() -> Sql<Connection> {
+pub(super) fn empty_database() -> Sql<Connection> {
     let db = open()?;
     lock(&db, &Vec::new())?;
     Ok(db)

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
-pub fn whole(folder: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let unfinished = beside(folder, "unfinished");
+pub fn write_atomically(folder: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let unfinished = sibling(folder, "unfinished");
     let _ = fs::remove_dir_all(&unfinished);
     fs::create_dir_all(&unfinished).map_err(|e| PolicyError::file(&unfinished, e))?;
     let sync = || File::open(&unfinished).and_then(|file| file.sync_all()).map_err(|e| PolicyError::file(&unfinished, e));
@@ -22,7 +22,7 @@ pub fn whole(folder: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<(
     written
 }
 
-fn beside(folder: &Path, tail: &str) -> PathBuf {
+fn sibling(folder: &Path, tail: &str) -> PathBuf {
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     folder.with_file_name(format!(".{name}.{tail}-{}", std::process::id()))
 }
@@ -39,7 +39,7 @@ pub fn text(path: &Path, contents: &str) -> Result<()> {
 }
 
 fn replace(from: &Path, to: &Path) -> Result<()> {
-    let old = beside(to, "old");
+    let old = sibling(to, "old");
     let there = to.exists();
     if there {
         let _ = fs::remove_dir_all(&old);
@@ -58,7 +58,7 @@ pub const POINTER: &str = "version https://git-lfs";
 pub const NOT_FETCHED: &str = "this is a Git LFS pointer in place of the file: `git lfs pull` fetches it";
 
 /// What a model's folder must have, for error messages.
-pub const WANTED: &str = "a model's folder has `config.json`, `tokenizer.json`, and `model.safetensors` or the shards that \
+pub const EXPECTED_FILES: &str = "a model's folder has `config.json`, `tokenizer.json`, and `model.safetensors` or the shards that \
     `model.safetensors.index.json` names";
 
 /// The names of the files in a folder, sorted.

@@ -80,7 +80,7 @@ pub fn names(module: &str) -> [String; 2] {
 pub const HEAD_MODULE: &str = "value_head";
 
 /// The name of the tensor that is learnt whole in place of the model's own leaf `name`.
-pub fn whole(name: &str) -> String {
+pub fn replacement(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
@@ -124,7 +124,7 @@ impl Adapter {
             return Err(ModelFault::Adapter { what: "it has no targets".into() });
         }
         if let Some(width) = head {
-            layout.add(whole(VALUE_HEAD), &[1, width as i64], Initializer::Zeros);
+            layout.add(replacement(VALUE_HEAD), &[1, width as i64], Initializer::Zeros);
         }
         Ok(Adapter { lora, head: head.is_some(), layout: Arc::new(layout) })
     }

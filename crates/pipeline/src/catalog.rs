@@ -18,7 +18,7 @@ pub struct Catalog {
     /// Nodes whose rows come from a log, with their columns in it.
     pub logged: BTreeMap<String, Vec<String>>,
     /// The checks that only the operators can do, on a pipeline that passed all others.
-    pub wrong: fn(&Pipeline) -> Vec<Mistake>,
+    pub mistakes: fn(&Pipeline) -> Vec<Mistake>,
 }
 
 /// A mistake that an operator found in its own settings or in how the nodes fit together.

@@ -51,8 +51,8 @@ pub fn document<T: DeserializeOwned + JsonSchema>(
             return Err(report.finish());
         }
     };
-    for wrong in look(&read) {
-        report.add(tree.deepest(wrong.at.iter().map(String::as_str)).at, wrong.message, wrong.help);
+    for mistake in look(&read) {
+        report.add(tree.deepest(mistake.at.iter().map(String::as_str)).at, mistake.message, mistake.help);
     }
     if report.len() > 0 {
         return Err(report.finish());

@@ -166,7 +166,7 @@ pub fn catalog() -> Catalog {
         "advantage",
         "version",
     ];
-    Catalog { operators, model, agent, columns, text: |name| name == "reflection", logged: Default::default(), wrong: |_| Vec::new() }
+    Catalog { operators, model, agent, columns, text: |name| name == "reflection", logged: Default::default(), mistakes: |_| Vec::new() }
 }
 
 /// A pipeline without a mistake.

@@ -31,14 +31,14 @@ pub fn load_with_tests(path: &Path, sets: &[String], catalog: &Catalog) -> Resul
 /// As [`load`], for a pipeline that is to run on this machine: `look` sees it once it has no mistake, and the texts of
 /// files that belong to it are part of its source. With `tests` the files of its tests are looked for too.
 pub fn load_to_run(path: &Path, sets: &[String], catalog: &Catalog, tests: bool, look: Look) -> Result<Pipeline, Diagnostics> {
-    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests, there: Some(look), origin: None })
+    understand(&path.display().to_string(), &text_of(path)?, sets, catalog, Looks { tests, look: Some(look), origin: None })
 }
 
 /// What is looked for on disk.
 #[derive(Default)]
 struct Looks<'a> {
     tests: bool,
-    there: Option<Look<'a>>,
+    look: Option<Look<'a>>,
     /// Another folder that paths of the file may begin in.
     origin: Option<&'a Path>,
 }
@@ -77,13 +77,13 @@ fn understand(name: &str, text: &str, sets: &[String], catalog: &Catalog, looks:
     let Some(mut pipeline) = check(&tree, folders[0], looks.tests, catalog, &mut report) else { return Err(report.finish()) };
     pipeline.paths = paths;
     report.kind(Code::Missing);
-    for wrong in looks.there.map(|look| look(&pipeline)).unwrap_or_default() {
-        report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
+    for mistake in looks.look.map(|look| look(&pipeline)).unwrap_or_default() {
+        report.add(tree.deepest(pipeline.written(&mistake.at)).at, mistake.message, mistake.help);
     }
     if report.len() > 0 {
         return Err(report.finish());
     }
-    if looks.there.is_some() {
+    if looks.look.is_some() {
         embed(&mut pipeline, catalog);
     }
     Ok(pipeline)

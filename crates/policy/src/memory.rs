@@ -40,19 +40,19 @@ pub fn adapters(model: &NewModel, vocab: usize, lora: &LoraSettings) -> Option<u
 thread_local! {
     /// Bytes of a GPU that were free before the first model was loaded, and bytes that the models and their caches take
     /// now.
-    static CARD: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    static GPU: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
 /// Notes how much of a GPU's memory this thread's models take. The driver can't tell, because libtorch keeps the memory
 /// that it frees.
 pub fn taken(free: Option<u64>, taken: u64) {
-    CARD.set(free.map(|free| (free, taken)));
+    GPU.set(free.map(|free| (free, taken)));
 }
 
 /// Bytes that are free now: of main memory within the limit of the control group if there is one, or where models lie
 /// on a GPU of its memory. None where the system doesn't say.
 pub fn available() -> Option<u64> {
-    if let Some((free, taken)) = CARD.get() {
+    if let Some((free, taken)) = GPU.get() {
         // A twentieth is left for waste in libtorch's blocks and for its kernels' work space.
         return Some((free - free / 20).saturating_sub(taken));
     }
@@ -66,7 +66,7 @@ pub fn available() -> Option<u64> {
 ///
 /// # Errors
 /// [`PolicyError::Memory`].
-pub fn fits(rows: usize, tokens: usize, needs: u64) -> Result<()> {
+pub fn require(rows: usize, tokens: usize, needs: u64) -> Result<()> {
     match available().filter(|&free| needs > free) {
         Some(free) => Err(PolicyError::Memory { rows, tokens, needs, free }),
         None => Ok(()),

@@ -65,25 +65,25 @@ impl VersionedModel {
     /// If its sizes make no model, or what is on disk can't be read.
     pub fn new(name: &str, settings: &ModelSettings, words: &[String], seed: u64, device: Device) -> Result<VersionedModel> {
         let seed = mix(seed, text(name));
-        let wrong = |fault| PolicyError::model(name, fault);
+        let fault = |fault| PolicyError::model(name, fault);
         match settings {
             ModelSettings::New(new) => {
                 let tokenizer = match new.tokens {
                     TokenKind::Words => Tokenizer::new(words),
                     TokenKind::Bytes => Tokenizer::bytes(),
                 };
-                let tiny = Tiny::new(new, tokenizer.vocab_size()).map_err(wrong)?;
+                let tiny = Tiny::new(new, tokenizer.vocab_size()).map_err(fault)?;
                 let flat = Tensor::from_slice(&tiny.layout().random(seed)).to_device(device);
                 let model = VersionedModel::begin(Arc::new(tiny), Arc::new(tokenizer), &flat, Kind::Float, seed);
                 let model = match &new.lora {
-                    Some(lora) => model.adapted(lora, None).map_err(wrong)?,
+                    Some(lora) => model.adapted(lora, None).map_err(fault)?,
                     None => model,
                 };
-                Ok(VersionedModel { acting: Acting::new(new.act, &model.start).map_err(wrong)?, ..model })
+                Ok(VersionedModel { acting: Acting::new(new.act, &model.start).map_err(fault)?, ..model })
             }
-            ModelSettings::Load(load) => VersionedModel::load(load, seed, device, &wrong),
+            ModelSettings::Load(load) => VersionedModel::load(load, seed, device, &fault),
             // It is made of the other one, and the others aren't kept among the models that learn.
-            ModelSettings::Shared(_) | ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(wrong(ModelFault::WritesNothing)),
+            ModelSettings::Shared(_) | ModelSettings::Encode(_) | ModelSettings::Remote(_) => Err(fault(ModelFault::WritesNothing)),
         }
     }
 
@@ -92,7 +92,7 @@ impl VersionedModel {
     /// # Errors
     /// If there is no such adapter, or the base has another head that can't give way.
     pub fn shared(&self, name: &str, settings: &SharedModel, seed: u64) -> Result<VersionedModel> {
-        let wrong = |fault| PolicyError::model(name, fault);
+        let fault = |fault| PolicyError::model(name, fault);
         let start = self.start.bare();
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
         let below = VersionedModel {
@@ -111,13 +111,13 @@ impl VersionedModel {
             let own = StoredAdapter::open(Path::new(folder))?;
             let adapter = own.adapter(below.start.base_layout(), below.start.sizes.width)?;
             let flat = read_adapter(&own, &adapter, below.start.device())?;
-            return below.with_adapter(Arc::new(adapter), flat, settings.head).map_err(wrong);
+            return below.with_adapter(Arc::new(adapter), flat, settings.head).map_err(fault);
         }
-        below.adapted(&settings.lora.clone().unwrap_or_default(), settings.head).map_err(wrong)
+        below.adapted(&settings.lora.clone().unwrap_or_default(), settings.head).map_err(fault)
     }
 
     /// A model from disk. The weights are taken, the training isn't: it starts at version 0 with fresh moments.
-    fn load(load: &LoadModel, seed: u64, device: Device, wrong: &dyn Fn(ModelFault) -> PolicyError) -> Result<VersionedModel> {
+    fn load(load: &LoadModel, seed: u64, device: Device, fault: &dyn Fn(ModelFault) -> PolicyError) -> Result<VersionedModel> {
         let (stored, adapter) = opened(load).map_err(|(_, error)| error)?;
         let base = match &adapter {
             Some((_, own)) if load.adapter.as_ref() == Some(&load.load) => own.base()?.display().to_string(),
@@ -125,7 +125,7 @@ impl VersionedModel {
         };
         let dropout = adapter.as_ref().map(|(adapter, _)| adapter.lora.dropout).or(load.lora.as_ref().map(|lora| lora.dropout));
         if let Some(why) = load.base_fault(dropout) {
-            return Err(wrong(ModelFault::Base { why: why.into() }));
+            return Err(fault(ModelFault::Base { why: why.into() }));
         }
         let kind = match (load.dtype, load.base) {
             (Dtype::Bf16, _) => Kind::BFloat16,
@@ -140,20 +140,20 @@ impl VersionedModel {
             Base::F32 => Some(MatrixFormat::F32),
         };
         if kept.is_some() && !stored.architecture.in_engine() {
-            return Err(wrong(ModelFault::Base { why: not_in_engine(&*stored.architecture) }));
+            return Err(fault(ModelFault::Base { why: not_in_engine(&*stored.architecture) }));
         }
         let named = flow_checkpoint::saved::published(&*stored.architecture);
         // What need not be saved is packed as it is read, so that the base never lies in memory whole.
         let read = kept.filter(|_| named).map(|kept| packed(&stored, kept)).transpose()?.flatten();
         let mut model = match read {
-            Some(start) => VersionedModel::beside(start, stored.tokenizer, seed),
+            Some(start) => VersionedModel::frozen(start, stored.tokenizer, seed),
             None => {
                 // Where all weights are trained, the first update makes them f32; the forward pass computes in `kind`.
                 let mut saved = load_stored(stored, device, kind)?;
                 // Where an adapter learns, the head is learnt beside it, and the base is what it was.
                 let learns = load.lora.is_some() || adapter.is_some();
                 if let Some(head) = load.head.filter(|_| !learns) {
-                    saved = saved.with_head(head).map_err(wrong)?;
+                    saved = saved.with_head(head).map_err(fault)?;
                 }
                 let model = VersionedModel::begin(saved.architecture, saved.tokenizer, &saved.flat, kind, seed);
                 drop(saved.flat);
@@ -164,14 +164,14 @@ impl VersionedModel {
             }
         };
         if let Some(lora) = &load.lora {
-            model = model.adapted(lora, load.head).map_err(wrong)?;
+            model = model.adapted(lora, load.head).map_err(fault)?;
         } else if let Some((adapter, own)) = adapter {
             let flat = read_adapter(&own, &adapter, device)?;
-            model = model.with_adapter(adapter, flat, load.head).map_err(wrong)?;
+            model = model.with_adapter(adapter, flat, load.head).map_err(fault)?;
         }
         // What a trainer learns acts as it is.
         let act = if load.train.is_some() { Act::Own } else { load.act };
-        let acting = Acting::new(act, &model.start).map_err(wrong)?;
+        let acting = Acting::new(act, &model.start).map_err(fault)?;
         Ok(VersionedModel { base: named.then_some(base), cache: bytes(load.cache_gb), acting, published: load.published(), ..model })
     }
 
@@ -188,11 +188,11 @@ impl VersionedModel {
     fn packed(self, kept: MatrixFormat, saved: bool) -> VersionedModel {
         let VersionedModel { start, tokenizer, versions, seed, .. } = self;
         drop(versions);
-        VersionedModel::beside(start.packed(kept, saved), tokenizer, seed)
+        VersionedModel::frozen(start.packed(kept, saved), tokenizer, seed)
     }
 
     /// A model that begins with `start` and trains nothing of it: an adapter will stand beside it.
-    fn beside(start: Net, tokenizer: Arc<Tokenizer>, seed: u64) -> VersionedModel {
+    fn frozen(start: Net, tokenizer: Arc<Tokenizer>, seed: u64) -> VersionedModel {
         let moments = Moments::new(&Tensor::zeros([0], (Kind::Float, start.device())));
         let (versions, stores, acting, cache, base) = Default::default();
         VersionedModel { start, tokenizer, versions, moments, stores, acting, cache, seed, base, published: false }
@@ -202,8 +202,8 @@ impl VersionedModel {
     /// is a critic already.
     fn adapted(self, lora: &LoraSettings, head: Option<Head>) -> Result<VersionedModel, ModelFault> {
         let sizes = self.start.sizes;
-        let learnt = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
-        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), learnt)?);
+        let trained = (sizes.value || head == Some(Head::Value)).then_some(sizes.width);
+        let adapter = Arc::new(Adapter::new(Lora::new(lora), self.start.base_layout(), trained)?);
         let mut flat = adapter.layout().random(mix(self.seed, text("adapter")));
         if let Some(begun) = self.start.value_head() {
             // The head of a saved critic is learnt on from its saved values.

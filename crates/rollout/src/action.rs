@@ -26,7 +26,7 @@ pub enum Invalid {
     NoTag,
     /// The same, and it was cut off at `max_tokens`.
     CutOff,
-    /// The world refused the action.
+    /// The environment refused the action.
     NotAdmissible,
 }
 

@@ -6,23 +6,23 @@ use super::exchange::NotesOwner;
 use super::transcript::Transcript;
 use flow_env::Task;
 
-/// The lesson of the episode, for which its world is played again; of another board of the game where the notes are
-/// `Another`'s, played by the expert for as many turns, so that they have the form of a note and nothing to tell. Empty
-/// where the world has nothing to say.
+/// The lesson of the episode, for which its environment is played again; of another board of the game where the notes
+/// are `Another`'s, played by the expert for as many turns, so that they have the form of a note and nothing to tell.
+/// Empty where the environment has nothing to say.
 pub fn lesson(episode: &Transcript, notes: NotesOwner) -> Result<String, RolloutError> {
     let task = Task::parse(&episode.start.task)?;
-    let mut world = if notes == NotesOwner::Another { task.another().make()? } else { task.make()? };
-    world.reset();
+    let mut env = if notes == NotesOwner::Another { task.another().make()? } else { task.make()? };
+    env.reset();
     match notes {
-        NotesOwner::Own => episode.actions.iter().for_each(|action| drop(world.step(action))),
+        NotesOwner::Own => episode.actions.iter().for_each(|action| drop(env.step(action))),
         NotesOwner::Another => {
             for _ in 0..episode.turns {
-                let Some(action) = world.expert() else { break };
-                world.step(&action);
+                let Some(action) = env.expert() else { break };
+                env.step(&action);
             }
         }
     }
-    Ok(world.lesson().unwrap_or_default())
+    Ok(env.lesson().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -36,9 +36,9 @@ mod tests {
     fn a_note_on_another_task_has_the_form_alone() {
         let named = |notes, seed: u64| {
             let task = format!("minesweeper-6x6-m3-s{seed}");
-            let mut world = Task::parse(&task).unwrap().make().unwrap();
-            world.reset();
-            let actions: Vec<String> = std::iter::from_fn(|| world.expert().inspect(|action| drop(world.step(action)))).take(5).collect();
+            let mut env = Task::parse(&task).unwrap().make().unwrap();
+            env.reset();
+            let actions: Vec<String> = std::iter::from_fn(|| env.expert().inspect(|action| drop(env.step(action)))).take(5).collect();
             let start = EpisodeStart { task, sample: 0, attempt: 0, memory: String::new(), iteration: 0, version: 0 };
             let (turns, actions) = (actions.len() as u32, actions.iter().map(String::as_str).collect());
             let over = Transcript {

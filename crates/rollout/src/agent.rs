@@ -177,9 +177,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// How it samples: at its own temperature, unless its user has one; at `otherwise` where neither says.
-    pub fn sampling(&self, own: Option<f64>, otherwise: f64) -> Sampling {
-        let temperature = own.or(self.temperature).unwrap_or(otherwise);
+    /// How it samples: at its own temperature, unless its user has one; at `default` where neither says.
+    pub fn sampling(&self, own: Option<f64>, default: f64) -> Sampling {
+        let temperature = own.or(self.temperature).unwrap_or(default);
         Sampling {
             temperature,
             top_p: self.top_p,

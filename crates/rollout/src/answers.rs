@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 /// that can't be read, or that a server leaves unanswered, fails alone; an error is one of the policy's.
 pub fn answers(
     policy: &Policy,
-    (model, version): (&str, u64),
+    model: &str,
+    version: u64,
     requests: &[&Request],
     sampling: &Sampling,
     tokens: &mut Tally,

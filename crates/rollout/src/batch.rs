@@ -35,7 +35,8 @@ impl Played {
 /// earlier episodes.
 pub fn play(
     sampler: &mut Sampler,
-    (samples, branching): (u32, Option<&Branching>),
+    samples: u32,
+    branching: Option<&Branching>,
     tasks: &[String],
     iteration: u64,
     version: u64,

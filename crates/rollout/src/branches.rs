@@ -3,8 +3,9 @@
 //! via self-evaluation").
 //!
 //! A branch is an answer: thoughts and an action. It is the paper's breadth-first search, with samples as thoughts,
-//! that keeps one state of each level: the world takes one step a turn, as without branches, and no branch is tried in
-//! a copy of it. So what an action leads to is seen once it is taken, and the agent knows no more than any other.
+//! that keeps one state of each level: the environment takes one step a turn, as without branches, and no branch is
+//! tried in a copy of it. So what an action leads to is seen once it is taken, and the agent knows no more than any
+//! other.
 
 use super::agent::Agent;
 use super::answers::answers;
@@ -108,7 +109,7 @@ impl Brancher {
     ) -> Result<Vec<Chosen>, RolloutError> {
         let branch = |request: &Request, k: usize| Request { seed: branch_seed(request.seed, k), ..request.clone() };
         let all: Vec<Request> = requests.iter().flat_map(|request| (0..self.samples).map(|k| branch(request, k))).collect();
-        let replies = answers(&self.policy, (&agent.model, version), &all.iter().collect::<Vec<_>>(), sampling, tokens)?;
+        let replies = answers(&self.policy, &agent.model, version, &all.iter().collect::<Vec<_>>(), sampling, tokens)?;
         let values = match &self.question {
             None => replies.iter().map(|reply| reply.as_ref().ok().and_then(|reply| mean(&reply.logprobs))).collect(),
             Some(question) => self.own_values((agent, version), question, observations, &replies)?,

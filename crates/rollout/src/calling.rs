@@ -33,10 +33,10 @@ impl CallForm {
         CallForm { tools, model: model.into(), served: tokenizer.files().is_empty(), omits, opening }
     }
 
-    /// Why a call can't be asked: a part of it would be in no prompt. `told`: it has a system message; `whole`: its
+    /// Why a call can't be asked: a part of it would be in no prompt. `instructed`: it has a system message; `whole`: its
     /// earlier answers are encoded, too.
-    fn lost(&self, call: &Call, told: bool, whole: bool) -> Option<String> {
-        tools::lost(self.tools, call, self.omits[usize::from(told)], (&self.model, self.served), whole)
+    fn lost(&self, call: &Call, instructed: bool, whole: bool) -> Option<String> {
+        tools::lost(self.tools, call, self.omits[usize::from(instructed)], &self.model, self.served, whole)
     }
 
     /// The messages and tools as the model reads them, and the number of messages up to the answer that they go on from.
@@ -85,10 +85,10 @@ impl CallWriter<'_> {
     /// If the template refuses the messages, the template can't render the tools, or the prompt has more tokens than
     /// allowed.
     pub fn ask(&self, now: &TurnContext, call: &Call, passages: &[Passage]) -> Result<CallPrompt, Fault> {
-        let told = call.messages.first().is_some_and(|first| first["role"] == "system")
+        let instructed = call.messages.first().is_some_and(|first| first["role"] == "system")
             || !words(passages, PassageSlot::System).is_empty()
             || self.agent.tools == ToolForm::Hermes && !call.tools.is_empty();
-        let complete = |whole: bool| match self.form.lost(call, told, whole) {
+        let complete = |whole: bool| match self.form.lost(call, instructed, whole) {
             Some(why) => Err(Fault::new(Cause::Declined, why)),
             None => Ok(()),
         };
@@ -98,7 +98,7 @@ impl CallWriter<'_> {
         let own = before.filter(|before| before.answered_by == *self.answered_by);
         let further = own.map(|before| self.further(before, call, passages)).transpose()?.flatten();
         let retokenised = before.is_some() && further.is_none() && call.fork.is_empty();
-        let (tokens, memory) = further.map_or_else(|| complete(true).and_then(|()| self.whole(call, passages)), Ok)?;
+        let (tokens, memory) = further.map_or_else(|| complete(true).and_then(|()| self.encode_conversation(call, passages)), Ok)?;
         match self.agent.prompt_tokens.filter(|most| tokens.len() > *most) {
             Some(most) => {
                 let text = format!("the prompt has {} tokens, and `prompt_tokens` allows {most}", tokens.len());
@@ -130,8 +130,8 @@ impl CallWriter<'_> {
     }
 
     /// The whole conversation, encoded.
-    fn whole(&self, call: &Call, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
-        let told = |passages: &[Passage]| {
+    fn encode_conversation(&self, call: &Call, passages: &[Passage]) -> Result<(Vec<u32>, PromptMemory), Fault> {
+        let prompted = |passages: &[Passage]| {
             let mut messages = call.messages.clone();
             tell(&mut messages, &words(passages, PassageSlot::Context));
             instruct(&mut messages, &words(passages, PassageSlot::System));
@@ -139,9 +139,9 @@ impl CallWriter<'_> {
         };
         let tools = self.form.written(vec![], call).1;
         let encode = |messages: &[Value]| self.tokenizer.converse(messages, tools).map_err(unread);
-        let messages = told(passages);
+        let messages = prompted(passages);
         let retrieved = standing(passages, &texts(0, &messages));
-        let bare = if retrieved.is_empty() { vec![] } else { encode(&told(&plain(passages)))? };
+        let bare = if retrieved.is_empty() { vec![] } else { encode(&prompted(&plain(passages)))? };
         Ok((encode(&messages)?, PromptMemory { queried: self.queried, retrieved, bare, ..PromptMemory::default() }))
     }
 }

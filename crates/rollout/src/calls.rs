@@ -93,13 +93,13 @@ fn main_agent(turns: &[Turn], begins: &BTreeMap<u64, u64>) -> Option<u64> {
         return roots.first().copied();
     }
     let mut read: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    let mut told: BTreeSet<u64> = BTreeSet::new();
+    let mut prompted: BTreeSet<u64> = BTreeSet::new();
     let answers: Vec<(u64, Vec<String>)> = turns.iter().map(|turn| (of(turn), texts(&turn.action))).collect();
     for turn in turns {
         let others = answers.iter().filter(|(root, _)| *root != of(turn));
         for (root, _) in others.filter(|(_, texts)| texts.iter().any(|text| says(&turn.observation, text))) {
             if turn.call == of(turn) {
-                told.insert(of(turn));
+                prompted.insert(of(turn));
             } else {
                 read.entry(of(turn)).or_default().insert(*root);
             }
@@ -107,7 +107,7 @@ fn main_agent(turns: &[Turn], begins: &BTreeMap<u64, u64>) -> Option<u64> {
     }
     let length = |root: u64| turns.iter().filter(|turn| of(turn) == root).count();
     let reads = |root: u64| read.get(&root).map_or(0, BTreeSet::len);
-    roots.into_iter().min_by_key(|&root| (told.contains(&root), Reverse(reads(root)), Reverse(length(root)), root))
+    roots.into_iter().min_by_key(|&root| (prompted.contains(&root), Reverse(reads(root)), Reverse(length(root)), root))
 }
 
 /// The texts of an answer that another conversation may have: itself, and those in the arguments of its calls.
@@ -168,7 +168,7 @@ mod tests {
                     response: Response::default(),
                 };
                 let next = order.get(place + 1).map_or_else(end, |(id, on)| view(*id, *on));
-                assert_eq!(episode.took(step, next, false, true).unwrap().is_some(), place == 2);
+                assert_eq!(episode.record(step, next, false, true).unwrap().is_some(), place == 2);
             }
             (episode.turns, episode.score)
         };

@@ -1,6 +1,6 @@
-//! Plays on from a turn that was logged: the episode's responses up to it are given again, token by token, in a world
-//! of the same task, and the policy goes on from there. The observation and the prompt must equal the logged ones, or
-//! the turn isn't restored.
+//! Plays on from a turn that was logged: the episode's responses up to it are given again, token by token, in an
+//! environment of the same task, and the policy goes on from there. The observation and the prompt must equal the
+//! logged ones, or the turn isn't restored.
 
 use super::episode::{EpisodeStart, Finished};
 use super::error::RolloutError;
@@ -36,7 +36,7 @@ pub struct Continuation<'a> {
 }
 
 /// What an episode earned from its turn on: the rewards, each discounted by `gamma` a turn. Or why that isn't known:
-/// the turn isn't restored, or the world failed.
+/// the turn isn't restored, or the environment failed.
 pub type Earned = Result<f64, String>;
 
 /// Plays all of them to their end; what each earned, in their order. The sampler's policy must hold the versions of
@@ -59,7 +59,7 @@ pub fn play_on(sampler: &mut Sampler, all: &[Continuation], gamma: f64) -> Resul
         let failed = sampler.failed();
         let why = |finished: &Finished| match failed.iter().find(|failed| failed.number == finished.number) {
             Some(strayed) if strayed.cause == Cause::Replay.name() => strayed.error.clone(),
-            failed => format!("the world failed: {}", failed.map_or("", |failed| &failed.error)),
+            failed => format!("the environment failed: {}", failed.map_or("", |failed| &failed.error)),
         };
         earned.extend(over.iter().zip(some).map(|(finished, continuation)| match finished.turns.is_empty() {
             true => Err(why(finished)),
@@ -81,7 +81,7 @@ mod tests {
     use super::super::retry::RetryPolicy;
     use super::super::settings::Actor;
     use super::*;
-    use flow_env::{Environment, Task, Worlds};
+    use flow_env::{Environment, Environments, Task};
     use flow_model::{ModelSettings, NewModel, TokenKind};
     use flow_policy::Policy;
     use serde_json::json;
@@ -93,7 +93,7 @@ mod tests {
         let policy = Policy::start(&[("actor".to_owned(), ModelSettings::New(tiny))].into_iter().collect(), &[], 3, 1).unwrap();
         let agent: Agent = serde_json::from_value(json!({ "model": "actor", "max_turns": 3 })).unwrap();
         let (sampling, retry) = (agent.sampling(None, 1.0), RetryPolicy { tries: 1, max_failed: 1.0 });
-        Sampler::new(policy, Play { agent, actor: Actor::Policy, sampling, join: false, retry }, Worlds::default(), 7).unwrap()
+        Sampler::new(policy, Play { agent, actor: Actor::Policy, sampling, join: false, retry }, Environments::default(), 7).unwrap()
     }
 
     /// Into the room and back again costs 0.05 each; the right door then pays 0.95, the other one costs 0.05. With a
@@ -140,7 +140,7 @@ mod tests {
         near(&earned[0], 0.95);
         near(&earned[1], -0.05);
         near(&earned[2], 0.95);
-        assert_eq!(earned[3], Err("the world's state at turn 0 isn't the one that was logged".into()));
+        assert_eq!(earned[3], Err("the environment's state at turn 0 isn't the one that was logged".into()));
         assert_eq!(earned[4], Err("the prompt at turn 0 isn't the one that was logged".into()));
         // Played on from a turn, and given the rest as well: the sum counts from the turn of the origin.
         near(&Ok(worth(&start, &finished(&mut sampler, &responses, &right), 0.5)), -0.05 - 0.025 + 0.2375);

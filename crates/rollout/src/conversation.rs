@@ -109,10 +109,10 @@ impl PromptWriter<'_> {
         message.entries.extend(standing(&news, &message.text).into_iter().filter(|id| !before.entries.contains(id)));
         let (tokens, bare, retrieved) = if self.moves() {
             let (system, own) = (words(passages, PassageSlot::System), words(&plain(passages), PassageSlot::System));
-            let tokens = self.anew(episode, &message, situation, &system, |message| &message.text)?;
+            let tokens = self.encode_conversation(episode, &message, situation, &system, |message| &message.text)?;
             let mut retrieved: Vec<u64> = standing(passages, &system);
             retrieved.extend(message.entries.iter().filter(|id| !retrieved.contains(id)).copied().collect::<Vec<_>>());
-            (tokens, self.anew(episode, &message, situation, &own, |message| &message.bare)?, retrieved)
+            (tokens, self.encode_conversation(episode, &message, situation, &own, |message| &message.bare)?, retrieved)
         } else {
             let read = if above.prompt_memory.bare.is_empty() { &above.prompt_tokens } else { &above.prompt_memory.bare };
             (self.follow(&above.prompt_tokens, above, &message.text)?, self.follow(read, above, &message.bare)?, message.entries.clone())
@@ -123,7 +123,7 @@ impl PromptWriter<'_> {
     }
 
     /// The whole conversation up to this message, under the current system message.
-    fn anew(
+    fn encode_conversation(
         &self,
         episode: &Episode,
         last: &ConversationMessage,
@@ -250,7 +250,7 @@ mod tests {
             tokens_of_answer.push(tokenizer.end());
             let response = Response::certain("go".into(), tokens_of_answer);
             let request = Request { prompt: tokens, seed: 0, choices: vec![], ..Request::default() };
-            let over = episode.took(
+            let over = episode.record(
                 Move {
                     request,
                     prompt_memory,

@@ -53,7 +53,7 @@ pub struct Finished {
     pub number: usize,
     /// Its identity.
     pub start: EpisodeStart,
-    /// What its world says of it.
+    /// What its environment says of it.
     pub facts: EpisodeFacts,
     /// Its turns of play; none if it was given up.
     pub turns: Vec<Turn>,
@@ -115,7 +115,7 @@ pub struct Episode {
     pub start: EpisodeStart,
     /// The environment's current view.
     pub view: Option<EpisodeView>,
-    /// What its world says of it.
+    /// What its environment says of it.
     pub facts: EpisodeFacts,
     /// The turns so far.
     pub turns: Vec<Turn>,
@@ -144,13 +144,14 @@ impl Episode {
         self.turns.len() as u32 // `max_turns` is a u32
     }
 
-    /// Records a turn: prompt, response and the world's answer. Where the episode is over with it, by itself or because
-    /// this was the `last` turn allowed, returns the final observation. `parallel`: a program's calls may overlap.
+    /// Records a turn: prompt, response and the environment's answer. Where the episode is over with it, by itself or
+    /// because this was the `last` turn allowed, returns the final observation. `parallel`: a program's calls may
+    /// overlap.
     ///
     /// # Errors
     /// If a program calls once more after the last turn allowed, or rewards a call that it didn't make: no reward
     /// follows from a failure.
-    pub fn took(&mut self, step: Move, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
+    pub fn record(&mut self, step: Move, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
         let Move { request, prompt_memory, action, unread, fork, answered_by, parts, response } = step;
         let Some(before) = self.view.take() else { return Ok(None) };
         let after = &view.step;
@@ -167,7 +168,7 @@ impl Episode {
             choices: request.choices.concat(),
             action,
             parts,
-            // An answer that can't be read has no action, also where the world takes an empty one.
+            // An answer that can't be read has no action, also where the environment takes an empty one.
             valid: after.valid && unread.is_none(),
             invalid: unread.or((!after.valid).then_some(Invalid::NotAdmissible)),
             reward: if ends(call) { 0.0 } else { after.reward },
@@ -192,11 +193,11 @@ impl Episode {
         self.view.take().map(|view| view.step.observation)
     }
 
-    /// What the world shows now, after a turn or after a call that was refused; where the episode is over with it, the
-    /// final observation.
+    /// What the environment shows now, after a turn or after a call that was refused; where the episode is over with
+    /// it, the final observation.
     ///
     /// # Errors
-    /// As of [`Episode::took`].
+    /// As of [`Episode::record`].
     pub fn shown(&mut self, view: EpisodeView, last: bool, parallel: bool) -> Result<Option<String>, Fault> {
         self.score += view.step.reward;
         self.calls.tell(&view.extras);
@@ -233,9 +234,9 @@ mod tests {
     use super::*;
     use flow_env::TimeStep;
 
-    /// A world may take any text, an empty one too; an answer without its tag is invalid all the same.
+    /// An environment may take any text, an empty one too; an answer without its tag is invalid all the same.
     #[test]
-    fn an_answer_that_cannot_be_read_is_invalid_in_every_world() {
+    fn an_answer_that_cannot_be_read_is_invalid_in_every_environment() {
         let view = |observation: &str| EpisodeView {
             step: TimeStep { observation: observation.into(), state: 0, reward: 0.0, done: false, won: false, valid: true },
             actions: vec![],
@@ -256,7 +257,7 @@ mod tests {
                 parts: vec![],
                 response,
             };
-            episode.took(step, view("next"), false, false).unwrap();
+            episode.record(step, view("next"), false, false).unwrap();
             let turn = episode.turns.last().unwrap();
             assert_eq!((turn.valid, turn.invalid), (unread.is_none(), unread));
         }

@@ -106,7 +106,7 @@ impl ExtractionSettings {
         Ok(Some(template))
     }
 
-    /// The words that the entries' texts may have besides those of the world, for a vocabulary.
+    /// The words that the entries' texts may have besides those of the environment, for a vocabulary.
     pub fn words(&self) -> Vec<String> {
         let template = self.template().ok().flatten();
         template.map_or_else(Vec::new, |template| {
@@ -155,7 +155,8 @@ impl Extractor {
         policy: Option<&Policy>,
         run: u64,
         rows: &RecordBatch,
-        (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
+        tokens: &mut Tally,
+        failed: &mut Vec<FailedEpisode>,
     ) -> Result<Vec<RecordBatch>, RolloutError> {
         let episodes = transcripts(rows)?;
         let (well, badly) = self.outcomes.of(&episodes.iter().map(|episode| ranked(run, episode)).collect::<Vec<_>>());
@@ -168,7 +169,7 @@ impl Extractor {
                 Writer::Template(template) => filled(template, &chosen, most)?,
                 Writer::Agent(reflector) => {
                     let policy = policy.ok_or(RolloutError::NoWriter)?;
-                    let written = reflector.reflect_on(policy, run, &chosen, (&mut *tokens, &mut *failed))?;
+                    let written = reflector.reflect_on(policy, run, &chosen, tokens, failed)?;
                     written.map(|rows| limited(&rows, kind, most)).transpose()?
                 }
             });

@@ -9,7 +9,7 @@
 //! memory from the best and worst of them. Prompt and question are [`template`]s. [`notes`] go into the next attempt's
 //! prompt, an [`exchange`] of them is the control. An [`agent`] says how a model acts, and its [`context`] what its
 //! prompt has beside the observation: entries of memories, notes, and what it wrote for itself a turn ago. A
-//! [`row_text`] is made of rows that were played, and a [`rollback`] of each is tried in the world.
+//! [`row_text`] is made of rows that were played, and a [`rollback`] of each is tried in the environment.
 //! [`dynamic_sampling`] goes on playing until enough tasks tell good from bad. A [`continuation`] plays on from a turn
 //! that was logged, and a [`tree`] from turns of this iteration.
 

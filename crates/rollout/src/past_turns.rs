@@ -8,7 +8,7 @@ use flow_env::{Cause, Fault};
 pub struct Past {
     /// The tokens of the responses before the turn, one list each.
     pub responses: Vec<Vec<u32>>,
-    /// The world's states before each of these turns, and before the turn itself.
+    /// The environment's states before each of these turns, and before the turn itself.
     pub states: Vec<u64>,
     /// What the policy read in each of them.
     pub prompts: Vec<Vec<u32>>,
@@ -25,10 +25,10 @@ impl Past {
         }
     }
 
-    /// Why this isn't the turn that was played, if it isn't: the world is in another state, or the policy would read
-    /// something else.
+    /// Why this isn't the turn that was played, if it isn't: the environment is in another state, or the policy would
+    /// read something else.
     pub fn strays(&self, turn: usize, state: u64, prompt: &[u32]) -> Option<Fault> {
-        let state = self.states.get(turn).filter(|known| **known != state).map(|_| "the world's state");
+        let state = self.states.get(turn).filter(|known| **known != state).map(|_| "the environment's state");
         let prompt = || self.prompts.get(turn).filter(|known| *known != prompt).map(|_| "the prompt");
         state.or_else(prompt).map(|what| Fault::new(Cause::Replay, format!("{what} at turn {turn} isn't the one that was logged")))
     }

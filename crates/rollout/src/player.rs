@@ -18,7 +18,7 @@ use super::turn::{Answerer, PromptMemory};
 use crossbeam_channel::Sender;
 use flow_core::row::RowError;
 use flow_core::seed::{mix, text};
-use flow_env::{Cause, EpisodeView, Fault, Task, Worlds};
+use flow_env::{Cause, Environments, EpisodeView, Fault, Task};
 use flow_model::{Reply, Request, RowFault, Sampling, Session, Tally};
 use flow_policy::Policy;
 use flow_serve::{Answered, Ticket};
@@ -120,7 +120,7 @@ impl Player {
         let named = |name: &String| Ok((name.clone(), Writer::new(&policy, agent, name)?));
         let by_name = agent.by_name.iter().map(named).collect::<Result<_, RolloutError>>()?;
         let settings = agent.rank.clone().unwrap_or_default();
-        let by = |critic: &String| Ranker::new(&policy, (model, play.sampling.divisor()), critic, settings);
+        let by = |critic: &String| Ranker::new(&policy, model, play.sampling.divisor(), critic, settings);
         let ranker = agent.critic.as_ref().map(by).transpose()?;
         let brancher = agent.branches.as_ref().map(|branches| Brancher::new(&policy, model, branches)).transpose()?;
         let (sources, passages) = Default::default();
@@ -166,13 +166,13 @@ impl Player {
 
     /// The requests for these episodes, with the memory entries in their prompts. An episode whose prompt can't be
     /// built fails alone; an error is one of an environment or of the memory.
-    pub fn requests(&mut self, live: &[LiveEpisode], worlds: &mut Worlds) -> Result<Vec<TurnRequest>, RolloutError> {
+    pub fn requests(&mut self, live: &[LiveEpisode], envs: &mut Environments) -> Result<Vec<TurnRequest>, RolloutError> {
         let contexts = self.contexts(live)?;
         let queried = self.sources.iter().any(|source| source.queried() == Some(true));
         let mut requests = Vec::with_capacity(live.len());
         for (live, passages) in live.iter().zip(contexts) {
             if self.play.actor.advises(live.episode.start.attempt) {
-                passages.iter().filter(|passage| passage.retrieved()).for_each(|passage| worlds.tell(live.number, &passage.text));
+                passages.iter().filter(|passage| passage.retrieved()).for_each(|passage| envs.tell(live.number, &passage.text));
             }
             let group = text(&live.episode.start.task);
             let session = Session { group, member: mix(group, u64::from(live.episode.start.sample)) };
@@ -198,7 +198,7 @@ impl Player {
                 }));
                 continue;
             }
-            let rules = if self.prompt.asks("rules") { worlds.rules(&live.task.game)? } else { String::new() };
+            let rules = if self.prompt.asks("rules") { envs.rules(&live.task.game)? } else { String::new() };
             let constrained = self.play.agent.decode == Decode::Constrained;
             let choices = if constrained { self.own.choices(&live.view.actions) } else { Ok(vec![]) };
             let seed = live.episode.start.seed(self.seed, live.episode.turn());
@@ -268,17 +268,16 @@ impl Player {
         &mut self,
         live: &[LiveEpisode],
         requests: &mut [Request],
-        worlds: &mut Worlds,
+        envs: &mut Environments,
         tokens: &mut Tally,
     ) -> Result<Vec<Result<Response, Fault>>, RolloutError> {
         let advises = |i: &usize| self.play.actor.advises(live[*i].episode.start.attempt);
         let (advised, own): (Vec<usize>, Vec<usize>) = (0..live.len()).partition(advises);
         let numbers: Vec<usize> = advised.iter().map(|&i| live[i].number).collect();
-        let advised = advised.into_iter().zip(worlds.expert(&numbers)?);
+        let advised = advised.into_iter().zip(envs.expert(&numbers)?);
         let mut responses: BTreeMap<usize, Result<Response, Fault>> = BTreeMap::new();
         for (i, answer) in advised {
-            let parts =
-                if self.play.agent.decode == Decode::Free { expert_parts(&self.play.agent, live[i].number, worlds) } else { vec![] };
+            let parts = if self.play.agent.decode == Decode::Free { expert_parts(&self.play.agent, live[i].number, envs) } else { vec![] };
             let response = answer.and_then(|action| self.advised(&parts, action, &mut requests[i]));
             responses.insert(i, response);
         }
@@ -291,13 +290,10 @@ impl Player {
             let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
             let agent = &self.play.agent;
             let replies = match (&self.ranker, &self.brancher) {
-                (None, None) => answers(
-                    &self.policy,
-                    answerer.as_ref().map_or((&agent.model, version), |(model, version)| (model, *version)),
-                    &batch,
-                    &self.play.sampling,
-                    tokens,
-                )?,
+                (None, None) => {
+                    let (model, version) = answerer.as_ref().map_or((&agent.model, version), |(model, version)| (model, *version));
+                    answers(&self.policy, model, version, &batch, &self.play.sampling, tokens)?
+                }
                 (None, Some(brancher)) => {
                     let seen: Vec<&str> = which.iter().map(|&i| live[i].view.step.observation.as_str()).collect();
                     let chosen = brancher.answers((agent, version), &batch, &seen, &self.play.sampling, tokens)?;
@@ -348,8 +344,8 @@ impl Player {
 
 /// What the expert of an episode writes in the parts of this agent's answers besides the action, each with its tag;
 /// what it has nothing to write in is left out.
-fn expert_parts(agent: &Agent, episode: usize, worlds: &mut Worlds) -> Vec<(String, String)> {
+fn expert_parts(agent: &Agent, episode: usize, envs: &mut Environments) -> Vec<(String, String)> {
     let tags: Vec<&str> = agent.parts().map(|part| part.tag.as_str()).collect();
-    let texts = worlds.expert_parts(episode, &tags);
+    let texts = envs.expert_parts(episode, &tags);
     tags.iter().zip(texts).filter_map(|(tag, text)| Some((tag.to_string(), text?))).collect()
 }

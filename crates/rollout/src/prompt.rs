@@ -27,7 +27,7 @@ Admissible actions: {{ actions | join(', ') }}
 /// What a template of play can ask for.
 pub const PLACES: Placeholders = &[
     ("observation", "what is seen now"),
-    ("rules", "how the world is played"),
+    ("rules", "how the environment is played"),
     ("task", "the task's own text, where observations don't say it"),
     ("memory", "notes on earlier attempts, and entries retrieved from a memory"),
     ("history", "the last turns, the oldest first: each has `observation`, `action` and `thought`, the text before the action"),
@@ -133,13 +133,13 @@ pub fn own_words(agent: &Agent) -> Result<Vec<String>, TemplateError> {
 }
 
 /// A tag that answers must have, and that neither the prompt nor the system message mentions.
-pub fn untold(agent: &Agent) -> Option<String> {
+pub fn undescribed(agent: &Agent) -> Option<String> {
     let prompt = new(agent).ok()?;
     let needed = agent.required_tags();
     let words: Vec<String> =
         [Some(&prompt.user), prompt.system.as_ref()].into_iter().flatten().flat_map(|t| t.words(|_| HOLE.into())).collect();
-    let told = |tag: &String| words.iter().any(|text| text.contains(&tags::open(tag)));
-    needed.into_iter().find(|tag| !prompt.asks("form") && !told(tag))
+    let shown = |tag: &String| words.iter().any(|text| text.contains(&tags::open(tag)));
+    needed.into_iter().find(|tag| !prompt.asks("form") && !shown(tag))
 }
 
 /// The prompt by which this agent plays, filled on samples of a first and of a later turn. An error names the setting

@@ -14,7 +14,7 @@ pub const PLACES: Placeholders = &[
     ("first", "the first observation"),
     ("actions", "the actions, in order"),
     ("last", "the last observation"),
-    ("rules", "how the world is played"),
+    ("rules", "how the environment is played"),
     ("task", "the task's own text, where observations don't say it"),
     ("memory", "notes on earlier attempts, and entries retrieved from a memory"),
     ("attempt", "the number of the attempt, from 1"),

@@ -59,7 +59,7 @@ impl Ranker {
     ///
     /// # Errors
     /// If there is no such model, or it reads other tokens than the critic.
-    pub fn new(policy: &Policy, (model, temperature): (&str, f64), critic: &str, settings: RankSettings) -> Result<Ranker, PolicyError> {
+    pub fn new(policy: &Policy, model: &str, temperature: f64, critic: &str, settings: RankSettings) -> Result<Ranker, PolicyError> {
         policy.same_tokens(model, critic)?;
         let version = policy.versions(critic)?.last().copied().unwrap_or_default();
         let (model, critic) = (model.to_owned(), critic.to_owned());
@@ -228,21 +228,21 @@ mod tests {
         }
         let request = |seed| Request { prompt: prompt.clone(), seed, choices: choices.clone(), ..Request::default() };
         let answers = |rank: RankSettings, turns: [u32; 2]| {
-            let ranker = Ranker::new(&policy, ("actor", 1.0), "critic", rank).unwrap();
+            let ranker = Ranker::new(&policy, "actor", 1.0, "critic", rank).unwrap();
             let replies = ranker.answer(60, &[request(1), request(2)], &turns).unwrap().replies;
             replies.into_iter().map(|reply| policy.tokenizer("actor").unwrap().decode(&reply.unwrap().tokens)).collect::<Vec<_>>()
         };
         let fading = RankSettings { decay: 0.4, least: 0.0, temperature: 0.0 };
         assert_eq!(answers(fading, [0, 1]), ["up", "down"], "a share of 1, and of 0.4");
         assert_eq!(answers(RankSettings::default(), [0, 30]), ["up", "up"], "a share of 0.6 is the least");
-        let ranker = Ranker::new(&policy, ("actor", 1.0), "critic", RankSettings::default()).unwrap();
+        let ranker = Ranker::new(&policy, "actor", 1.0, "critic", RankSettings::default()).unwrap();
         let long = Request { prompt: prompt.repeat(9), ..request(1) };
         let error = ranker.answer(60, &[request(1), long], &[0, 0]).unwrap_err();
         assert!(
             matches!(error, PolicyError::Row { row: 1, fault: RowFault::TooLong { .. } }),
             "the request, and not its candidate: {error}"
         );
-        assert!(Ranker::new(&policy, ("nobody", 1.0), "critic", RankSettings::default()).is_err());
+        assert!(Ranker::new(&policy, "nobody", 1.0, "critic", RankSettings::default()).is_err());
     }
 
     #[test]

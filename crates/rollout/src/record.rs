@@ -15,7 +15,7 @@ pub struct Record<'a> {
     pub start: &'a EpisodeStart,
     /// The call of the policy.
     pub turn: &'a Turn,
-    /// What the world says of the episode; nothing in the row of a reflection.
+    /// What the environment says of the episode; nothing in the row of a reflection.
     pub facts: &'a EpisodeFacts,
     /// Whether it is the first turn, which alone has the texts of the task.
     pub first: bool,

@@ -96,10 +96,11 @@ impl Reflector {
         policy: &Policy,
         run: u64,
         rows: &RecordBatch,
-        (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
+        tokens: &mut Tally,
+        failed: &mut Vec<FailedEpisode>,
     ) -> Result<Option<RecordBatch>, RolloutError> {
         let over: Vec<Transcript> = transcripts(rows)?.into_iter().filter(|episode| self.on.wants(episode.won)).collect();
-        self.reflect_on(policy, run, &over, (tokens, failed))
+        self.reflect_on(policy, run, &over, tokens, failed)
     }
 
     /// The same for these very episodes, in whatever order.
@@ -108,7 +109,8 @@ impl Reflector {
         policy: &Policy,
         run: u64,
         over: &[Transcript],
-        (tokens, failed): (&mut Tally, &mut Vec<FailedEpisode>),
+        tokens: &mut Tally,
+        failed: &mut Vec<FailedEpisode>,
     ) -> Result<Option<RecordBatch>, RolloutError> {
         if over.is_empty() {
             return Ok(None);
@@ -171,7 +173,7 @@ impl Reflector {
             }
             for (version, which) in by_version {
                 let batch: Vec<&Request> = which.iter().map(|&i| &requests[i]).collect();
-                let replies = answers(policy, (&self.agent.model, version), &batch, &self.sampling, tokens)?;
+                let replies = answers(policy, &self.agent.model, version, &batch, &self.sampling, tokens)?;
                 let response = |reply: Result<Reply, Fault>| reply.map(|reply| Response::replied(reply, &self.sampling, tokenizer));
                 responses.extend(which.into_iter().zip(replies.into_iter().map(response)));
             }

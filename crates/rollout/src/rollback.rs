@@ -1,17 +1,17 @@
-//! Actions that take a step back, tried in the world (EAPO, section 5.1): of a turn that led from state s to s', an
-//! action that leads from s' to s. A world is brought to s' by playing the episode's actions again, so any world will
-//! do that plays a task alike each time.
+//! Actions that take a step back, tried in the environment (EAPO, section 5.1): of a turn that led from state s to s',
+//! an action that leads from s' to s. An environment is brought to s' by playing the episode's actions again, so any
+//! environment will do that plays a task alike each time.
 
 use super::error::RolloutError;
 use super::tree::Ways;
 use flow_core::row::{self, View};
-use flow_env::{EpisodeView, Task, Worlds};
+use flow_env::{Environments, EpisodeView, Task};
 use std::collections::BTreeMap;
 
 /// The columns that rows must have.
 pub const NEEDS: &[&str] = &["iteration", "task", "sample", "attempt", "turn", "phase", "state", "action"];
 
-/// Worlds that are played at a time.
+/// Environments that are played at a time.
 const AT_ONCE: usize = 64;
 
 /// A turn that is to be taken back.
@@ -22,20 +22,20 @@ struct Step {
     /// The states before and after it.
     from: u64,
     to: u64,
-    /// What can be tried from there; none before the world was there.
+    /// What can be tried from there; none before the environment was there.
     candidates: Option<Vec<String>>,
     /// The first of them that led back.
     back: Option<String>,
 }
 
 /// For each row of a view in the order of the rows' names an action that takes its turn back: the first admissible one,
-/// in the world's order, that leads to the state before it. Empty where none does, where the turn changed nothing, and
-/// for the last turn of an attempt.
+/// in the environment's order, that leads to the state before it. Empty where none does, where the turn changed
+/// nothing, and for the last turn of an attempt.
 ///
 /// # Errors
-/// If a task means nothing, or a world can't be played at all; one that fails, or comes elsewhere than the rows say,
-/// has no action.
-pub fn rollbacks(view: &View, worlds: &mut Worlds) -> Result<Vec<String>, RolloutError> {
+/// If a task means nothing, or an environment can't be played at all; one that fails, or comes elsewhere than the rows
+/// say, has no action.
+pub fn rollbacks(view: &View, envs: &mut Environments) -> Result<Vec<String>, RolloutError> {
     let branches = view.column(row::BRANCH_OF).is_ok().then_some(row::BRANCH_OF);
     let rows = view.read(&NEEDS.iter().copied().chain(branches).collect::<Vec<_>>())?;
     let attempts = row::keys(&rows, &["iteration", "task", "sample", "attempt", "phase"]);
@@ -81,38 +81,38 @@ pub fn rollbacks(view: &View, worlds: &mut Worlds) -> Result<Vec<String>, Rollou
             break;
         }
         for part in trying.chunks_mut(AT_ONCE) {
-            try_back(part, round, worlds)?;
+            try_back(part, round, envs)?;
         }
     }
     Ok(which.iter().map(|at| at.and_then(|at| steps[at].back.clone()).unwrap_or_default()).collect())
 }
 
-/// Brings a world of its own to where each of these steps led, and tries the candidate of this number there.
-fn try_back(steps: &mut [&mut Step], round: usize, worlds: &mut Worlds) -> Result<(), RolloutError> {
+/// Brings an environment of its own to where each of these steps led, and tries the candidate of this number there.
+fn try_back(steps: &mut [&mut Step], round: usize, envs: &mut Environments) -> Result<(), RolloutError> {
     for (number, step) in steps.iter_mut().enumerate() {
-        let room = worlds.room(&step.task.game)?;
+        let room = envs.room(&step.task.game)?;
         if room == Some(0) {
-            worlds.clear();
+            envs.clear();
         }
-        let view = replayed(step, number, worlds)?;
+        let view = replayed(step, number, envs)?;
         let there = view.filter(|view| view.step.state == step.to && !view.step.done);
         let candidates = step.candidates.get_or_insert_with(|| there.as_ref().map(|view| view.actions.clone()).unwrap_or_default());
         if let (Some(_), Some(action)) = (there, candidates.get(round).cloned()) {
-            let after = worlds.step(&[(number, &action)])?.pop().and_then(Result::ok);
+            let after = envs.step(&[(number, &action)])?.pop().and_then(Result::ok);
             let back = after.is_some_and(|view| view.step.valid && view.step.state == step.from);
             step.back = back.then_some(action);
         }
-        worlds.close(&[number]);
+        envs.close(&[number]);
     }
     Ok(())
 }
 
-/// What the world shows once the actions up to the step were played again; none if it failed.
-fn replayed(step: &Step, number: usize, worlds: &mut Worlds) -> Result<Option<EpisodeView>, RolloutError> {
-    let mut view = worlds.reset(&[(number, &step.task)])?.pop().and_then(Result::ok);
+/// What the environment shows once the actions up to the step were played again; none if it failed.
+fn replayed(step: &Step, number: usize, envs: &mut Environments) -> Result<Option<EpisodeView>, RolloutError> {
+    let mut view = envs.reset(&[(number, &step.task)])?.pop().and_then(Result::ok);
     for action in &step.actions {
         if view.is_some() {
-            view = worlds.step(&[(number, action)])?.pop().and_then(Result::ok);
+            view = envs.step(&[(number, action)])?.pop().and_then(Result::ok);
         }
     }
     Ok(view)
@@ -151,7 +151,7 @@ mod tests {
             ("action", texts(actions.to_vec())),
         ])
         .unwrap()];
-        let back_steps = rollbacks(&View::sorted(&rows).unwrap().unwrap(), &mut Worlds::default()).unwrap();
+        let back_steps = rollbacks(&View::sorted(&rows).unwrap().unwrap(), &mut Environments::default()).unwrap();
         // The second turn changed nothing, the third is taken back by entering again, and nothing is known of where the
         // last one led.
         assert_eq!(back_steps, [back.as_str(), "", enter.as_str(), ""]);
@@ -160,7 +160,7 @@ mod tests {
         columns[2].1 = Arc::new(UInt32Array::from(vec![0, 0, 1, 1]));
         columns.push((row::BRANCH_OF, Arc::new(UInt32Array::from(vec![0, 0, 0, 1]))));
         let branched = [row::batch(columns).unwrap()];
-        let back_steps = rollbacks(&View::sorted(&branched).unwrap().unwrap(), &mut Worlds::default()).unwrap();
+        let back_steps = rollbacks(&View::sorted(&branched).unwrap().unwrap(), &mut Environments::default()).unwrap();
         assert_eq!(back_steps, [back.as_str(), "", enter.as_str(), ""]);
     }
 }

@@ -12,8 +12,8 @@ pub const PLACES: Placeholders = &[
     ("before", "those of the turn before in the same attempt; in a first turn texts are empty and numbers 0"),
     ("after", "those of the turn after; in a last turn `after.observation` is the outcome, other texts are empty and numbers 0"),
     ("history", "the turns before it in the same attempt, oldest first: `observation` and `action` of each"),
-    ("task", "what the world says is to be done"),
-    ("gold", "the task's right answer, where the world says it"),
+    ("task", "what the environment says is to be done"),
+    ("gold", "the task's right answer, where the environment says it"),
 ];
 
 /// What `history` tells of a turn, as it does in an agent's prompt.
@@ -76,7 +76,7 @@ impl RowText {
         let needs: Vec<String> = self.needs().into_iter().collect();
         let rows = view.read(&needs)?;
         let attempts = row::keys(&view.read(&ATTEMPT)?, &ATTEMPT);
-        let beside = |i: usize, other: Option<usize>| other.filter(|&other| attempts.get(other) == Some(&attempts[i]));
+        let neighbour = |i: usize, other: Option<usize>| other.filter(|&other| attempts.get(other) == Some(&attempts[i]));
         let text = |i: usize| {
             let filled = self.template.fill(|place| {
                 let own = self.columns.iter().find(|(name, _)| *name == place);
@@ -93,8 +93,8 @@ impl RowText {
                     return (first..i).map(|past| value(Some(past))).collect();
                 }
                 let from = match place {
-                    "before" => beside(i, i.checked_sub(1)),
-                    "after" => beside(i, Some(i + 1)),
+                    "before" => neighbour(i, i.checked_sub(1)),
+                    "after" => neighbour(i, Some(i + 1)),
                     _ => Some(i),
                 };
                 value(from)

@@ -36,7 +36,7 @@ pub struct Summary {
     pub servers: BTreeMap<String, f64>,
     /// Metrics that environments reported at the end of episodes, by name: the sum, and the number of episodes. `score`
     /// is the environment's own.
-    pub world: BTreeMap<String, (f64, usize)>,
+    pub env_metrics: BTreeMap<String, (f64, usize)>,
 }
 
 /// Branches: episodes that were played on from a turn of another.
@@ -76,9 +76,9 @@ impl Summary {
         self.branches.turns += more.branches.turns;
         self.tokens.add(&more.tokens);
         self.servers.extend(more.servers.iter().map(|(name, figure)| (name.clone(), *figure)));
-        for (name, (sum, episodes)) in &more.world {
-            let world = self.world.entry(name.clone()).or_default();
-            *world = (world.0 + sum, world.1 + episodes);
+        for (name, (sum, episodes)) in &more.env_metrics {
+            let total = self.env_metrics.entry(name.clone()).or_default();
+            *total = (total.0 + sum, total.1 + episodes);
         }
     }
 
@@ -87,8 +87,8 @@ impl Summary {
         self.unread += extras.unread.len();
         let score = extras.score.map(|score| ("score", f64::from(score)));
         for (name, value) in score.into_iter().chain(extras.info.iter().map(|(name, value)| (name.as_str(), *value))) {
-            let world = self.world.entry(name.into()).or_default();
-            *world = (world.0 + value, world.1 + 1);
+            let total = self.env_metrics.entry(name.into()).or_default();
+            *total = (total.0 + value, total.1 + 1);
         }
     }
 }

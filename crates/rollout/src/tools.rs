@@ -30,7 +30,7 @@ const AFTER: &str =
 
 /// Why a call can't be asked in this form, if it can't: a part of it would be in no prompt. The model has its name and
 /// may be `served`; `whole` says that the call's earlier answers are encoded, too.
-pub fn lost(form: ToolForm, call: &Call, omits: Omissions, (model, served): (&str, bool), whole: bool) -> Option<String> {
+pub fn lost(form: ToolForm, call: &Call, omits: Omissions, model: &str, served: bool, whole: bool) -> Option<String> {
     let role = |name: &str| call.messages.iter().any(|message| message["role"] == name);
     let (tools, hermes) = (!call.tools.is_empty(), form == ToolForm::Hermes);
     let calls = whole && call.messages.iter().any(|message| !message["tool_calls"].is_null());
@@ -152,7 +152,7 @@ mod tests {
         let edited = call(json!([user, called, user]), json!([]));
         let result = call(json!([user, { "role": "assistant", "content": "x" }, { "role": "tool", "content": "r" }]), json!([]));
         let all = Omissions { system: true, tools: true, calls: true, results: true };
-        let why = |form, call: &Call, omits| lost(form, call, omits, ("m", false), true);
+        let why = |form, call: &Call, omits| lost(form, call, omits, "m", false, true);
         let plainly = Omissions { system: false, ..all };
         for (call, word) in [(&tools, "it has tools"), (&edited, "a call of a tool"), (&result, "a tool's result")] {
             let said = why(ToolForm::Template, call, plainly).unwrap();
@@ -163,8 +163,8 @@ mod tests {
         assert_eq!([&tools, &edited, &result].map(|call| why(ToolForm::Hermes, call, plainly)), [None, None, None]);
         assert!(why(ToolForm::Refuse, &tools, Omissions::default()).unwrap().contains("tools: refuse"));
         assert_eq!([ToolForm::Template, ToolForm::Refuse].map(|form| why(form, &plain, plainly)), [None, None]);
-        assert_eq!(lost(ToolForm::Template, &edited, plainly, ("m", false), false), None, "its tokens are those that were sampled");
-        assert!(lost(ToolForm::Template, &tools, plainly, ("m", true), true)
+        assert_eq!(lost(ToolForm::Template, &edited, plainly, "m", false, false), None, "its tokens are those that were sampled");
+        assert!(lost(ToolForm::Template, &tools, plainly, "m", true, true)
             .unwrap()
             .contains("`m`, which a server runs (`openai`), is asked without them"));
     }

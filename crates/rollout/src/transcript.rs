@@ -26,7 +26,7 @@ pub struct Transcript<'a> {
     pub turns: u32,
     /// Whether it was won.
     pub won: bool,
-    /// Its score: the sum of its rewards, or the world's own.
+    /// Its score: the sum of its rewards, or the environment's own.
     pub score: f32,
     /// What is extracted from it: a kind of entry; empty where it is reflected on.
     pub kind: &'a str,

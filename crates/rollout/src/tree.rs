@@ -6,9 +6,9 @@
 //! begin with the turn that it answers anew: the turns before are the rows of the episode that it was copied from,
 //! generated and learnt once. The column `branch_of` says which that is.
 //!
-//! A world comes to the turn by playing the answers again, so any world will do that plays a task alike each time.
-//! Where it shows another state, or the policy would read something else, the branch fails as an episode does: a row of
-//! `errors` with the cause `replay`.
+//! An environment comes to the turn by playing the answers again, so any environment will do that plays a task alike
+//! each time. Where it shows another state, or the policy would read something else, the branch fails as an episode
+//! does: a row of `errors` with the cause `replay`.
 
 use super::branches::mean;
 use super::episode::{EpisodeStart, Finished};

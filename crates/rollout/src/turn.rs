@@ -89,9 +89,10 @@ pub struct Turn {
     pub won: bool,
     /// What cut the episode before its own end, if anything did: the value of the column `truncated`.
     pub truncated: &'static str,
-    /// Where the episode stands on the world's own scale; the sum of its rewards so far where the world has none.
+    /// Where the episode stands on the environment's own scale; the sum of its rewards so far where the environment has
+    /// none.
     pub score: f32,
-    /// The small figures that the world gave after the turn, as a JSON object; empty where it gave none.
+    /// The small figures that the environment gave after the turn, as a JSON object; empty where it gave none.
     pub info: String,
     /// The seed that the response was sampled with.
     pub seed: u64,

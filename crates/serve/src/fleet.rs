@@ -86,7 +86,7 @@ fn named(variable: &str) -> Result<Option<Vec<String>>> {
     let Some(named) = std::env::var(variable).ok().filter(|named| !named.trim().is_empty()) else { return Ok(None) };
     let addresses: Vec<String> = named.split(',').map(|address| address.trim().to_owned()).collect();
     match addresses.iter().find(|address| address.strip_prefix("http://").is_none_or(str::is_empty)) {
-        Some(wrong) => Err(PolicyError::Environment(format!("{variable}: `{wrong}` is no address such as http://10.0.0.1:8000"))),
+        Some(address) => Err(PolicyError::Environment(format!("{variable}: `{address}` is no address such as http://10.0.0.1:8000"))),
         None => Ok(Some(addresses)),
     }
 }

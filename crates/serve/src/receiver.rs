@@ -62,21 +62,21 @@ impl Receiver {
         if let Some(key) = &self.key {
             request = request.header("authorization", key);
         }
-        let wrong = |error: &dyn std::fmt::Display| format!("{place}: {error}");
+        let fault = |error: &dyn std::fmt::Display| format!("{place}: {error}");
         let response = if let Some((path, size)) = file {
             let failed = |error: std::io::Error| format!("{}: {error}", path.display());
             let (mut content, mut digest) = (File::open(path).map_err(failed)?, Sha256::new());
             copy(&mut content, &mut digest).and_then(|_| content.rewind()).map_err(failed)?;
             request = request.header("x-sha256", format!("{:x}", digest.finalize())).header("content-length", size);
-            request.body(content).map_err(|e| wrong(&e)).and_then(|request| self.agent.run(request).map_err(|e| wrong(&e)))
+            request.body(content).map_err(|e| fault(&e)).and_then(|request| self.agent.run(request).map_err(|e| fault(&e)))
         } else {
-            request.body(()).map_err(|e| wrong(&e)).and_then(|request| self.agent.run(request).map_err(|e| wrong(&e)))
+            request.body(()).map_err(|e| fault(&e)).and_then(|request| self.agent.run(request).map_err(|e| fault(&e)))
         };
         let mut response = response?;
-        let (status, text) = (response.status(), response.body_mut().read_to_string().map_err(|e| wrong(&e))?);
+        let (status, text) = (response.status(), response.body_mut().read_to_string().map_err(|e| fault(&e))?);
         if !status.is_success() {
             return Err(format!("{place}: HTTP {}: {}", status.as_u16(), text.trim()));
         }
-        serde_json::from_str(&text).map_err(|error| wrong(&error))
+        serde_json::from_str(&text).map_err(|error| fault(&error))
     }
 }

@@ -39,7 +39,7 @@ impl Adapter {
     }
 
     /// Whether a server takes all its weights in place of its own.
-    fn whole(&self) -> bool {
+    fn replaces_weights(&self) -> bool {
         self.kind == Weights::Whole
     }
 }
@@ -115,7 +115,7 @@ impl Replica {
 
     /// Whether it can be asked: it takes part and has these weights, or takes them when it is asked.
     pub fn fit(&self, adapter: &Adapter) -> bool {
-        if adapter.whole() {
+        if adapter.replaces_weights() {
             self.present()
         } else {
             self.has(&adapter.name)
@@ -179,7 +179,7 @@ impl Replica {
     /// Keeps its weights what `adapter` asks for as long as the result lives: of whole weights it takes those first
     /// where it has others. None where it can't, and is left out.
     pub fn hold(&self, api: &dyn ServingApi, adapter: &Adapter, proof: &Proof) -> Option<Held<'_>> {
-        if !adapter.whole() {
+        if !adapter.replaces_weights() {
             return self.has(&adapter.name).then_some(Held { _lock: None });
         }
         let lock = self.loading.read();
@@ -197,7 +197,7 @@ impl Replica {
 
     /// Whether it needs no loading for these weights.
     fn ready(&self, adapter: &Adapter) -> bool {
-        if adapter.whole() {
+        if adapter.replaces_weights() {
             self.sure(&adapter.name)
         } else {
             self.has(&adapter.name)
@@ -219,7 +219,7 @@ impl Replica {
     }
 
     fn proves_all(&self, api: &dyn ServingApi, adapters: &[&Adapter], proof: &Proof) {
-        let last = adapters.iter().rposition(|adapter| adapter.whole()).unwrap_or(0);
+        let last = adapters.iter().rposition(|adapter| adapter.replaces_weights()).unwrap_or(0);
         for adapter in adapters.iter().skip(last) {
             if self.ready(adapter) {
                 continue;
@@ -246,7 +246,7 @@ impl Replica {
         let gone = |what| ModelFault::Server { what };
         let sent = self.receiver.as_ref().map(|receiver| receiver.send(&adapter.name, &adapter.folder));
         let folder = sent.transpose().map_err(gone)?.unwrap_or_else(|| adapter.folder.clone());
-        if adapter.whole() {
+        if adapter.replaces_weights() {
             let line = self.server.line().map_err(gone)?;
             let mut state = self.state.lock();
             state.proved.clear();

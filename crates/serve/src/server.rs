@@ -88,8 +88,8 @@ impl Server {
     pub fn new(model: &str, base: &str, settings: &ServerSettings) -> Result<Server> {
         let key = settings.key.as_ref().map(|variable| {
             let value = std::env::var(variable).ok().filter(|key| !key.trim().is_empty());
-            let wrong = || PolicyError::model(model, ModelFault::NoKey { variable: variable.clone() });
-            value.map(|key| key.trim().to_owned()).ok_or_else(wrong)
+            let fault = || PolicyError::model(model, ModelFault::NoKey { variable: variable.clone() });
+            value.map(|key| key.trim().to_owned()).ok_or_else(fault)
         });
         let config = Agent::config_builder()
             .timeout_global(Some(Duration::from_secs_f64(settings.timeout)))

@@ -56,7 +56,7 @@ impl StartedServers {
             _ => return Ok(None),
         };
         let python = python.find().map_err(fault)?;
-        let cards = visible_cards();
+        let gpus = visible_gpus();
         let held = (0..count).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<std::io::Result<Vec<_>>>();
         let held = held.map_err(|e| fault(format!("no free port: {e}")))?;
         let ports = held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<std::io::Result<Vec<u16>>>();
@@ -65,15 +65,15 @@ impl StartedServers {
         drop(held);
         let base = base(load)?;
         let servers = ports.into_iter().enumerate().map(|(i, port)| {
-            let card = (count > 1 && !cards.is_empty()).then(|| cards[i % cards.len()].as_str());
+            let gpu = (count > 1 && !gpus.is_empty()).then(|| gpus[i % gpus.len()].as_str());
             let mut command = Command::new(&python);
             command.args(["-m", "flow_train.servers", &base.display().to_string(), "--port", &port.to_string()]);
             match (&serve.vllm, &serve.tinker) {
                 (VllmServers::Started(start), _) => command.args(words(load, start)?),
                 (_, url) => command.arg("--tinker").args(url),
             };
-            if let Some(card) = card {
-                command.env("CUDA_VISIBLE_DEVICES", card);
+            if let Some(gpu) = gpu {
+                command.env("CUDA_VISIBLE_DEVICES", gpu);
             }
             let server = Server::new(name, &format!("http://127.0.0.1:{port}"), &ServerSettings::default())?;
             let (child, lines) = spawned(command).map_err(|e| fault(format!("{}: {e}", python.display())))?;
@@ -144,9 +144,9 @@ fn words(load: &LoadModel, start: &StartSettings) -> Result<Vec<String>> {
 }
 
 /// The GPUs that this process may use, as their driver or the environment numbers them.
-fn visible_cards() -> Vec<String> {
+fn visible_gpus() -> Vec<String> {
     if let Ok(named) = std::env::var("CUDA_VISIBLE_DEVICES") {
-        return named.split(',').map(str::trim).filter(|card| !card.is_empty()).map(String::from).collect();
+        return named.split(',').map(str::trim).filter(|gpu| !gpu.is_empty()).map(String::from).collect();
     }
     let count = (0..64).take_while(|i| Path::new(&format!("/dev/nvidia{i}")).exists()).count();
     (0..count).map(|i| i.to_string()).collect()

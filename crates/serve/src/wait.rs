@@ -13,7 +13,7 @@ pub struct Patience {
     /// How long a call waits for a server that is away.
     pub most: Duration,
     /// Whether it was said that calls wait; of many that wait for one server, one says so.
-    told: AtomicBool,
+    announced: AtomicBool,
     /// What shows that a wait is no standstill.
     pulse: Arc<Pulse>,
 }
@@ -21,7 +21,7 @@ pub struct Patience {
 impl Patience {
     /// Calls wait for `most`, and `pulse` beats meanwhile.
     pub fn new(most: Duration, pulse: Arc<Pulse>) -> Patience {
-        Patience { most, told: AtomicBool::new(false), pulse }
+        Patience { most, announced: AtomicBool::new(false), pulse }
     }
 }
 
@@ -31,18 +31,18 @@ pub struct Wait<'a> {
     replicas: &'a [Replica],
     start: Instant,
     /// Whether this one has said that calls wait.
-    told: Cell<bool>,
+    announced: Cell<bool>,
 }
 
 impl<'a> Wait<'a> {
     /// A wait for one of these servers that begins now.
     pub fn new(patience: &'a Patience, replicas: &'a [Replica]) -> Wait<'a> {
-        Wait { patience, replicas, start: Instant::now(), told: Cell::new(false) }
+        Wait { patience, replicas, start: Instant::now(), announced: Cell::new(false) }
     }
 
     /// Whether to wait on: a server can't be reached, and may come back in the time that there is for it.
     pub fn on(&self) -> bool {
-        let Patience { most, told, pulse } = self.patience;
+        let Patience { most, announced, pulse } = self.patience;
         // Behind a proxy a server that is away answers with an error.
         let away = || {
             let gone = |why: ModelFault| matches!(why, ModelFault::Server { .. });
@@ -51,8 +51,8 @@ impl<'a> Wait<'a> {
         let on = self.start.elapsed() < *most && away();
         if on {
             pulse.beat();
-            if !told.swap(true, Relaxed) {
-                self.told.set(true);
+            if !announced.swap(true, Relaxed) {
+                self.announced.set(true);
                 eprintln!("note: no server takes part: waiting for one, at most {} s (`wait` of `serve`)", most.as_secs_f64());
             }
         }
@@ -63,8 +63,8 @@ impl<'a> Wait<'a> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         // The next outage is said again.
-        if self.told.get() {
-            self.patience.told.store(false, Relaxed);
+        if self.announced.get() {
+            self.patience.announced.store(false, Relaxed);
         }
     }
 }

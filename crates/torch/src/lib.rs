@@ -63,9 +63,9 @@ impl Libtorch {
         let library = maps.lines().find_map(|line| line.find('/').map(|at| &line[at..]).filter(|path| path.ends_with("/libtorch_cpu.so")));
         let folder = library.and_then(|path| Some(PathBuf::from(path).parent()?.to_path_buf()));
         // A folder of libtorch says its version in one file, the Python package in another.
-        let beside = |name: &str| std::fs::read_to_string(folder.as_ref()?.parent()?.join(name)).ok();
-        let package = || beside("version.py").and_then(|text| Some(text.split_once("__version__ = '")?.1.split('\'').next()?.to_owned()));
-        let version = beside("build-version").map(|text| text.trim().to_owned()).or_else(package);
+        let sibling = |name: &str| std::fs::read_to_string(folder.as_ref()?.parent()?.join(name)).ok();
+        let package = || sibling("version.py").and_then(|text| Some(text.split_once("__version__ = '")?.1.split('\'').next()?.to_owned()));
+        let version = sibling("build-version").map(|text| text.trim().to_owned()).or_else(package);
         Libtorch { version, folder, cuda: maps.contains("libtorch_cuda") }
     }
 }

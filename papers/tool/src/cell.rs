@@ -21,8 +21,8 @@ pub struct TableCell {
 
 /// The cell's values, as far as they are there.
 pub fn cell(values: &StudyValues, table: &TableSpec, row: &RowSpec, column: &ColumnSpec) -> Result<TableCell> {
-    let wrong = |e: Error| e.at(format!("`{}` of `{}`", column.name, row.name));
-    let mut sides = sides(table, row).map(|(run, measurement)| side(values, run, measurement, column).map_err(wrong));
+    let fault = |e: Error| e.at(format!("`{}` of `{}`", column.name, row.name));
+    let mut sides = sides(table, row).map(|(run, measurement)| side(values, run, measurement, column).map_err(fault));
     let own = sides.next().transpose()?.unwrap_or_default();
     let Some(less) = sides.next().transpose()? else { return Ok(own.cell(column)) };
     let difference = own.less(less, column);

@@ -51,9 +51,9 @@ const RULES: [&str; 9] = [
 ];
 
 /// The text without the rules that the page has said before.
-pub fn unsaid(text: &str, said: &mut BTreeSet<String>) -> String {
+pub fn without_repeats(text: &str, printed: &mut BTreeSet<String>) -> String {
     let rule = |sentence: &str| RULES.iter().any(|begin| sentence.starts_with(begin));
-    let kept = text.split_inclusive(". ").filter(|sentence| !rule(sentence) || said.insert(sentence.trim_end().into()));
+    let kept = text.split_inclusive(". ").filter(|sentence| !rule(sentence) || printed.insert(sentence.trim_end().into()));
     kept.collect::<String>().trim_end().to_owned()
 }
 
@@ -198,17 +198,20 @@ mod tests {
                 if path.is_dir() && !path.ends_with("tool") {
                     folders.push(path);
                 } else if text.contains("Made by `flow study") {
-                    let mut said = BTreeSet::new();
+                    let mut printed = BTreeSet::new();
                     let tables = text.lines().filter(|line| line.starts_with("Mean over seeds"));
-                    tables.for_each(|line| assert_eq!(unsaid(line, &mut said), line, "{}", path.display()));
-                    pages += usize::from(!said.is_empty());
+                    tables.for_each(|line| assert_eq!(without_repeats(line, &mut printed), line, "{}", path.display()));
+                    pages += usize::from(!printed.is_empty());
                 }
             }
         }
         assert!(pages > 10, "{pages} pages with rules");
-        let mut said = BTreeSet::new();
+        let mut printed = BTreeSet::new();
         let text = "Mean over seeds. p is two-sided. Other.";
-        assert_eq!((unsaid(text, &mut said), unsaid(text, &mut said)), (text.into(), "Mean over seeds. Other.".into()));
+        assert_eq!(
+            (without_repeats(text, &mut printed), without_repeats(text, &mut printed)),
+            (text.into(), "Mean over seeds. Other.".into())
+        );
     }
 
     #[test]

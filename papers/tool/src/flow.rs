@@ -45,7 +45,7 @@ impl Flow {
     ///
     /// # Errors
     /// If there is none.
-    pub fn beside() -> Result<Flow> {
+    pub fn find() -> Result<Flow> {
         let program = std::env::current_exe()?.with_file_name("flow");
         match program.is_file() {
             true => Ok(Flow { program, planner: RefCell::default() }),

@@ -87,7 +87,7 @@ impl StudyArgs {
     fn run(self) -> Result<ExitCode> {
         let Some(file) = &self.study else { return finish(&serde_json::to_string_pretty(&schema())?) };
         let study: Study = flow_pipeline::document(file, "the study", &self.sets, Study::mistakes)?;
-        let flow = Flow::beside()?;
+        let flow = Flow::find()?;
         if let Some([table, row, column]) = self.cell.as_deref() {
             return finish(&page::origin(&StudyValues::new(&study, &flow), table, row, column)?);
         }
@@ -152,7 +152,7 @@ fn checked(flow: &Flow, study: &Study) -> Result<()> {
         }
     }
     for (name, measured) in &study.measurements {
-        // What is played as another pipeline does may be played in that one's world.
+        // What is played as another pipeline does may be played in that one's environment.
         if let Some(like) = &measured.like {
             flow.describe(like, &[]).map_err(|e| e.at(format!("measurements.{name}.like")))?;
         }

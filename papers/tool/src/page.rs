@@ -1,7 +1,7 @@
 //! The tables of a study, as Markdown.
 
 use crate::cell::{cell, TableCell};
-use crate::covered::{covered, power, unsaid};
+use crate::covered::{covered, power, without_repeats};
 use crate::error::{Error, Result};
 use crate::file::{RowSpec, TableSpec};
 use crate::lines::{self, Line};
@@ -31,9 +31,9 @@ pub fn page(values: &StudyValues, command: &str, before: &str) -> Result<StudyPa
     let mut pictures = Vec::new();
     let stem = study.page.file_stem().map_or("study".into(), |stem| stem.to_string_lossy());
     let comparisons = Comparisons::of(values)?;
-    let mut said = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     for (place, table) in study.tables.iter().enumerate() {
-        text += &format!("\n{}", markdown(values, &comparisons, place, table, &mut said)?);
+        text += &format!("\n{}", markdown(values, &comparisons, place, table, &mut printed)?);
         if let Some(picture) = line_picture(values, table)? {
             let name = format!("{stem}-{}.svg", pictures.len() + 1);
             text += &format!("\n![{}]({name})\n", table.title);
@@ -58,13 +58,13 @@ fn line_picture(values: &StudyValues, table: &TableSpec) -> Result<Option<String
     lines::svg(axis, &columns, &lines).map_err(|e| Error::request(format!("the picture of `{}` can't be drawn: {e}", table.title)))
 }
 
-/// A table below its sentences; `said` has the rules that the page has said.
+/// A table below its sentences; `printed` has the rules that the page has said.
 fn markdown(
     values: &StudyValues,
     comparisons: &Comparisons,
     place: usize,
     table: &TableSpec,
-    said: &mut BTreeSet<String>,
+    printed: &mut BTreeSet<String>,
 ) -> Result<String> {
     let paper = table.rows.iter().any(|row| row.paper.is_some());
     let mut text = format!("## {}\n\n", table.title);
@@ -76,7 +76,7 @@ fn markdown(
         cells.push(table.columns.iter().map(|column| cell(values, table, row, column)).collect::<Result<_>>()?);
     }
     let sentences = [covered(values.study, table, &cells, comparisons.count), power(comparisons, place, table)];
-    text += &format!("{}\n\n", unsaid(&sentences.concat(), said));
+    text += &format!("{}\n\n", without_repeats(&sentences.concat(), printed));
     let names: Vec<&str> = table.columns.iter().map(|c| c.name.as_str()).collect();
     let last = if paper { " *paper* |" } else { "" };
     text += &format!("| | {} |{last}\n", names.join(" | "));

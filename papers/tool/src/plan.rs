@@ -127,19 +127,19 @@ impl Study {
     /// Mistakes that the schema can't find: unknown names, cycles, seeds without a counterpart, missing files.
     pub fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
-        let mut wrong = |at: &[&str], message: String| {
+        let mut report = |at: &[&str], message: String| {
             mistakes.push(Mistake { code: Code::Operator, at: at.iter().map(|s| s.to_string()).collect(), message, help: None });
         };
         for (at, seeds) in std::iter::once((vec!["seeds"], &self.seeds))
             .chain(self.runs.iter().filter_map(|(name, run)| Some((vec!["runs", name.as_str(), "seeds"], run.seeds.as_ref()?))))
         {
             if let Some(seed) = seeds.iter().enumerate().find(|(i, seed)| seeds[..*i].contains(seed)).map(|(_, seed)| seed) {
-                wrong(&at, format!("the seed {seed} stands there twice: a run repeated under it says nothing new, and an interval would take it for another"));
+                report(&at, format!("the seed {seed} stands there twice: a run repeated under it says nothing new, and an interval would take it for another"));
             }
         }
         for (key, names) in [("runs", self.runs.keys().collect::<Vec<_>>()), ("measurements", self.measurements.keys().collect())] {
             for name in names.into_iter().filter(|name| !is_name(name)) {
-                wrong(&[key, name], format!("`{name}` can't be a name of {key}: folders are named after it, so it has letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"));
+                report(&[key, name], format!("`{name}` can't be a name of {key}: folders are named after it, so it has letters, digits, `-`, `_` and `.`, and begins with a letter or a digit"));
             }
         }
         let reached: BTreeSet<String> = self.trainings().into_iter().map(|t| t.run).collect();
@@ -147,40 +147,40 @@ impl Study {
             for (model, from) in &run.from {
                 let at = ["runs", name, "from", model];
                 match self.runs.get(from) {
-                    None => wrong(&at, format!("there is no run `{from}` in this study")),
+                    None => report(&at, format!("there is no run `{from}` in this study")),
                     Some(source) => {
                         let lacking = self.seeds(run).iter().find(|seed| self.source(from, **seed).is_none());
                         if let Some(seed) = lacking {
                             let has = self.seeds(source);
-                            wrong(&at, format!("`{name}` runs under seed {seed}, and `{from}` has the seeds {has:?}"));
+                            report(&at, format!("`{name}` runs under seed {seed}, and `{from}` has the seeds {has:?}"));
                         }
                     }
                 }
             }
             if !run.pipeline.is_file() {
-                wrong(&["runs", name, "pipeline"], format!("there is no file `{}`", run.pipeline.display()));
+                report(&["runs", name, "pipeline"], format!("there is no file `{}`", run.pipeline.display()));
             }
             if !reached.contains(name) && run.from.values().all(|from| self.runs.contains_key(from)) {
-                wrong(&["runs", name, "from"], format!("`{name}` starts from itself, by way of the runs it starts from"));
+                report(&["runs", name, "from"], format!("`{name}` starts from itself, by way of the runs it starts from"));
             }
         }
         for (name, measured) in &self.measurements {
             if let Some(run) = measured.memory.as_ref().filter(|run| !self.runs.contains_key(*run)) {
-                wrong(&["measurements", name, "memory"], format!("there is no run `{run}` in this study"));
+                report(&["measurements", name, "memory"], format!("there is no run `{run}` in this study"));
             }
             if measured.panel.is_some() == measured.audit.is_some() {
-                wrong(&["measurements", name], "a measurement needs either a `panel` or an `audit`".into());
+                report(&["measurements", name], "a measurement needs either a `panel` or an `audit`".into());
             }
             if measured.audit.is_some() && name.contains('.') {
-                wrong(&["measurements", name], format!("`{name}` is the name of its audit, which has letters, digits, `-` and `_`"));
+                report(&["measurements", name], format!("`{name}` is the name of its audit, which has letters, digits, `-` and `_`"));
             }
             let further = [measured.like.is_some(), measured.attempts.is_some(), measured.samples.is_some(), measured.memory.is_some()];
             if measured.audit.is_some() && (further.contains(&true) || measured.temperature.is_some() || !measured.set.is_empty()) {
-                wrong(&["measurements", name, "audit"], "an audit plays as the run did: `node` is all that it may have besides".into());
+                report(&["measurements", name, "audit"], "an audit plays as the run did: `node` is all that it may have besides".into());
             }
             for (key, file) in [("panel", measured.panel.as_ref()), ("like", measured.like.as_ref())] {
                 if let Some(file) = file.filter(|file| !file.is_file()) {
-                    wrong(&["measurements", name, key], format!("there is no file `{}`", file.display()));
+                    report(&["measurements", name, key], format!("there is no file `{}`", file.display()));
                 }
             }
         }
@@ -189,16 +189,16 @@ impl Study {
             for (c, column) in table.columns.iter().enumerate() {
                 if column.value.is_some() == column.query.is_some() {
                     let message = format!("the column `{}` needs either a `value` or a `query`", column.name);
-                    wrong(&["tables", &t, "columns", &c.to_string()], message);
+                    report(&["tables", &t, "columns", &c.to_string()], message);
                 }
             }
             if let Some(name) = table.picture.as_ref().filter(|name| table.columns.iter().all(|c| c.name != **name)) {
-                wrong(&["tables", &t, "picture"], format!("there is no column `{name}` in this table to draw"));
+                report(&["tables", &t, "picture"], format!("there is no column `{name}` in this table to draw"));
             }
             match &table.against {
                 Some(name) if table.rows.iter().all(|row| row.name != *name || row.less.is_some()) => {
                     let rows: Vec<&str> = table.rows.iter().filter(|row| row.less.is_none()).map(|row| row.name.as_str()).collect();
-                    wrong(
+                    report(
                         &["tables", &t, "against"],
                         format!("there is no row `{name}` in this table to compare with; there are: {}", rows.join(", ")),
                     );
@@ -207,7 +207,7 @@ impl Study {
                     if let Some(plain) = table.rows.iter().find(|row| row.plain) {
                         let why = "several rows are `plain`, and nothing says which of them the others are compared with (it was the best of them in each column, which is chosen \
                                    from the data of the comparison): name it here";
-                        wrong(&["tables", &t], format!("{why}, such as `against: {}`", plain.name));
+                        report(&["tables", &t], format!("{why}, such as `against: {}`", plain.name));
                     }
                 }
                 _ => (),
@@ -215,17 +215,17 @@ impl Study {
             for (r, row) in table.rows.iter().enumerate() {
                 let r = r.to_string();
                 if row.beyond.is_some() && row.less.is_none() {
-                    wrong(&["tables", &t, "rows", &r, "beyond"], format!("`{}` is no difference: it needs a `less`", row.name));
+                    report(&["tables", &t, "rows", &r, "beyond"], format!("`{}` is no difference: it needs a `less`", row.name));
                 }
                 for (run, measurement) in sides(table, row) {
                     let at = ["tables", &t, "rows", &r];
                     if !self.runs.contains_key(run) {
-                        wrong(&at, format!("there is no run `{run}` in this study"));
+                        report(&at, format!("there is no run `{run}` in this study"));
                     }
                     match measurement {
-                        Some(name) if !self.measurements.contains_key(name) => wrong(&at, format!("there is no measurement `{name}`")),
+                        Some(name) if !self.measurements.contains_key(name) => report(&at, format!("there is no measurement `{name}`")),
                         None if table.columns.iter().any(|c| c.value.is_some()) => {
-                            wrong(&at, format!("nothing says what is measured of `{}`", row.name))
+                            report(&at, format!("nothing says what is measured of `{}`", row.name))
                         }
                         _ => (),
                     }

@@ -203,7 +203,7 @@ pub fn work(flow: &Flow, study: &Study, jobs: Vec<StudyJob>, most: usize) -> Res
             if let StudyJob::Measure(m) = &done.job {
                 keep(study, m, &answer.stdout)?;
             }
-            clock.took(&done.job, seconds)?;
+            clock.record(&done.job, seconds)?;
         }
         if interrupted.load(Ordering::Relaxed) && running.is_empty() {
             return Ok(false);
@@ -263,21 +263,21 @@ fn keep(study: &Study, m: &SeededMeasurement, answer: &[u8]) -> Result<()> {
 struct JobTimes {
     file: PathBuf,
     /// Kind -> how often, and seconds in all.
-    took: BTreeMap<String, (u64, f64)>,
+    totals: BTreeMap<String, (u64, f64)>,
 }
 
 impl JobTimes {
     fn of(home: &Path) -> JobTimes {
         let file = home.join("times.json");
         // Times that can't be read are not known: nothing depends on them but a guess.
-        let took = files::text(&file, 1 << 20).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        JobTimes { file, took }
+        let totals = files::text(&file, 1 << 20).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+        JobTimes { file, totals }
     }
 
-    fn took(&mut self, job: &StudyJob, seconds: f64) -> Result<()> {
-        let (times, sum) = self.took.entry(job.kind()).or_default();
+    fn record(&mut self, job: &StudyJob, seconds: f64) -> Result<()> {
+        let (times, sum) = self.totals.entry(job.kind()).or_default();
         (*times, *sum) = (*times + 1, *sum + seconds);
-        std::fs::write(&self.file, serde_json::to_string(&self.took)?).map_err(Error::file(&self.file))
+        std::fs::write(&self.file, serde_json::to_string(&self.totals)?).map_err(Error::file(&self.file))
     }
 
     /// The estimated time for these jobs, if each kind was timed before; a running job counts in full.
@@ -288,7 +288,7 @@ impl JobTimes {
         most: usize,
     ) -> Option<String> {
         let seconds =
-            jobs.chain(running).map(|job| self.took.get(&job.kind()).map(|(times, sum)| sum / *times as f64)).sum::<Option<f64>>()?;
+            jobs.chain(running).map(|job| self.totals.get(&job.kind()).map(|(times, sum)| sum / *times as f64)).sum::<Option<f64>>()?;
         let minutes = (seconds / most as f64 / 60.0).ceil() as u64;
         Some(if minutes < 60 { format!("about {minutes} min") } else { format!("about {} h {} min", minutes / 60, minutes % 60) })
     }
@@ -305,8 +305,8 @@ mod tests {
         let mut clock = JobTimes::of(folder.path());
         let jobs = [train("a", 1), train("a", 2)];
         assert_eq!(clock.remaining(jobs.iter(), std::iter::empty(), 1), None);
-        clock.took(&train("a", 3), 5400.0).unwrap();
-        clock.took(&train("a", 4), 1800.0).unwrap();
+        clock.record(&train("a", 3), 5400.0).unwrap();
+        clock.record(&train("a", 4), 1800.0).unwrap();
         // Two of an hour each, one after the other and side by side.
         assert_eq!(JobTimes::of(folder.path()).remaining(jobs.iter(), std::iter::empty(), 1).unwrap(), "about 2 h 0 min");
         assert_eq!(clock.remaining(jobs.iter(), std::iter::empty(), 4).unwrap(), "about 30 min");

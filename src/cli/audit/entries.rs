@@ -17,7 +17,7 @@ use flow_rollout::continuation::{play_on, Continuation};
 use flow_rollout::sampler::Sampler;
 
 /// An episode whose first prompt held entries, and one of these; or one that had notes on earlier attempts.
-pub struct Told {
+pub struct EntryUse {
     pub turn: Turn,
     pub entry: Option<u64>,
 }
@@ -27,7 +27,7 @@ pub struct Told {
 ///
 /// # Errors
 /// If the log can't be read.
-pub fn draw(source: &Source, notes: bool, count: usize, seed: u64) -> Result<(usize, Vec<Told>)> {
+pub fn draw(source: &Source, notes: bool, count: usize, seed: u64) -> Result<(usize, Vec<EntryUse>)> {
     let sql = format!(
         "SELECT iteration, task, sample, attempt, weights::UBIGINT AS weights, retrieved FROM {} WHERE phase = 'play' AND turn = 0 AND {} \
          ORDER BY iteration, task, sample, attempt",
@@ -49,10 +49,10 @@ pub fn draw(source: &Source, notes: bool, count: usize, seed: u64) -> Result<(us
         let mut random = Random::new(mix(seed, turn.hash()));
         let (key, entries) = (random.unit(), if notes { vec![] } else { row::u64_list(retrieved.as_list(), i) });
         let entry = (!entries.is_empty()).then(|| entries[random.below(entries.len())]);
-        keyed.push((key, Told { turn, entry }));
+        keyed.push((key, EntryUse { turn, entry }));
     }
     keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Ok((keyed.len(), keyed.into_iter().take(count).map(|(_, told)| told).collect()))
+    Ok((keyed.len(), keyed.into_iter().take(count).map(|(_, used)| used).collect()))
 }
 
 /// Plays an episode in each way, with a sampler whose policy has its weights. The one with
@@ -64,13 +64,13 @@ pub fn tried<'a>(
     (sampler, policy): (&mut Sampler, &Policy),
     source: &Source,
     memories: &Memories,
-    told: &'a Told,
+    used: &'a EntryUse,
     (plays, gamma): (u32, f64),
 ) -> Result<Vec<Tried<'a>>> {
-    let turn = &told.turn;
+    let turn = &used.turn;
     let origin = restored(&source.run, &source.table, std::slice::from_ref(turn))?.remove(0).origin;
     let full = memories.at(turn.iteration)?;
-    let mut random = Random::new(mix(turn.hash(), told.entry.unwrap_or_default()));
+    let mut random = Random::new(mix(turn.hash(), used.entry.unwrap_or_default()));
     let (mut tried, mut refused) = (Vec::new(), String::new());
     for (way, role) in WAYS.into_iter().enumerate() {
         let mut origin = origin.clone();
@@ -78,7 +78,7 @@ pub fn tried<'a>(
         if role != "policy" {
             origin.past.prompts.clear();
         }
-        let rows = match told.entry {
+        let rows = match used.entry {
             Some(entry) => changed(role, &full, (entry, &turn.task), &mut random),
             None => notes(role, source, turn, &origin.memory, &mut random)?.map(|notes| {
                 origin.memory = notes;
@@ -99,7 +99,7 @@ pub fn tried<'a>(
     let policy = tried.first().map(|(_, mean)| *mean).unwrap_or_default();
     let state = origin.past.states.first().copied().unwrap_or_default();
     let rows = tried.into_iter().map(|(role, (worth, error))| {
-        let answer = told.entry.filter(|_| matches!(role, "without" | "another")).map(|entry| entry.to_string()).unwrap_or_default();
+        let answer = used.entry.filter(|_| matches!(role, "without" | "another")).map(|entry| entry.to_string()).unwrap_or_default();
         let (audited, audited_error) = against(role, (worth, error), policy);
         let (plays, refused) = (plays as usize, refused.clone());
         Tried { turn, state, role, answer, plays, worth, error, audited, audited_error, refused }

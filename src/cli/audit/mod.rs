@@ -21,10 +21,10 @@ use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;
 use clap::{Args, ValueEnum};
 use draw::{draw, restored, Draw, Restored, Rule, Turn};
-use entries::Told;
+use entries::EntryUse;
 use flow_core::files;
 use flow_dataflow::context::RunState;
-use flow_env::Worlds;
+use flow_env::Environments;
 use flow_log::Run;
 use flow_policy::Policy;
 use flow_rollout::action::Decode;
@@ -140,7 +140,7 @@ pub struct AuditAnswer<'a, F> {
 
 impl AuditArgs {
     pub fn run(self) -> CommandResult {
-        self.machine.alone("an audit")?;
+        self.machine.require_one_process("an audit")?;
         if !(0.0..=1.0).contains(&self.gamma) {
             return Err(Error::Request(format!("--gamma is {}, but must lie between 0 and 1", self.gamma)));
         }
@@ -208,7 +208,7 @@ impl AuditArgs {
         }
         let _lock = self.lock(source)?;
         let done = self.done(source)?;
-        let left: Vec<&Told> = drawn.iter().filter(|told| !done.contains(&told.turn.hash())).collect();
+        let left: Vec<&EntryUse> = drawn.iter().filter(|used| !done.contains(&used.turn.hash())).collect();
         let each = recall::WAYS.len() * self.plays as usize;
         let cost = format!(
             "{kept} episodes began with entries of a memory, or with notes, and have their weights; {} are drawn, {} of them are done\n\
@@ -229,15 +229,15 @@ impl AuditArgs {
         let now = &left[..affordable];
         if !now.is_empty() {
             let (policy, mut sampler) = self.sampler(source)?;
-            for (n, told) in now.chunks(EPISODES).enumerate() {
+            for (n, uses) in now.chunks(EPISODES).enumerate() {
                 let mut rows = Vec::new();
-                for told in told {
-                    source.restore(&policy, told.turn.version)?;
-                    rows.extend(entries::tried((&mut sampler, &policy), source, &memories, told, (self.plays, self.gamma))?);
+                for used in uses {
+                    source.restore(&policy, used.turn.version)?;
+                    rows.extend(entries::tried((&mut sampler, &policy), source, &memories, used, (self.plays, self.gamma))?);
                 }
                 let before = done.len() + n * EPISODES;
                 flow_log::write_audit(&source.run, self.name(), &format!("episodes-{before:07}"), &play::batch(self.name(), &rows)?)?;
-                eprintln!("{} episodes are audited", before + told.len());
+                eprintln!("{} episodes are audited", before + uses.len());
             }
         }
         let figures = Worths::of(&source.run, self.name())?;
@@ -342,7 +342,7 @@ impl AuditArgs {
         for (_, program) in ops::programs(&source.pipeline) {
             shared.programs.declare(program);
         }
-        let sampler = Sampler::new(policy.clone(), source.play.clone(), Worlds::new(shared.programs.clone()), self.seed)?;
+        let sampler = Sampler::new(policy.clone(), source.play.clone(), Environments::new(shared.programs.clone()), self.seed)?;
         Ok((policy, sampler))
     }
 

@@ -78,7 +78,7 @@ pub struct EvalArgs {
 
 impl EvalArgs {
     pub fn run(self) -> CommandResult {
-        self.machine.alone("an evaluation")?;
+        self.machine.require_one_process("an evaluation")?;
         let panel = Panel::load(&self.panel)?;
         let (trained, evaluation) = self.recipe()?;
         let shared = RunState::default();

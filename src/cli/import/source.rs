@@ -33,7 +33,7 @@ impl Format {
 /// A line of the module's output.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Said {
+enum Message {
     Format(String),
     Episode(Box<Episode>),
     Tally(Tally),
@@ -57,8 +57,8 @@ pub struct Tally {
 /// What the first line of a file is.
 pub fn detect(path: &Path) -> Result<Format> {
     let mut found = None;
-    listen(&[OsStr::new("detect"), OsStr::new("--"), path.as_os_str()], &mut |said| {
-        found = if let Said::Format(name) = said { Format::from_str(&name, false).ok() } else { None };
+    listen(&[OsStr::new("detect"), OsStr::new("--"), path.as_os_str()], &mut |message| {
+        found = if let Message::Format(name) = message { Format::from_str(&name, false).ok() } else { None };
         Ok(())
     })?;
     found.ok_or_else(|| Error::Request(format!("{MODULE} names no format that this program knows")))
@@ -78,13 +78,13 @@ impl Source<'_> {
         let skip = self.skip.then_some("--skip-bad");
         let before = [format.as_str()].into_iter().chain(skip).chain(["--"]).map(OsStr::new);
         let arguments: Vec<&OsStr> = before.chain(self.files.iter().map(|file| file.as_os_str())).collect();
-        listen(&arguments, &mut |said| match said {
-            Said::Episode(episode) => take(*episode),
-            Said::Tally(said) => {
-                tally = Some(said);
+        listen(&arguments, &mut |message| match message {
+            Message::Episode(episode) => take(*episode),
+            Message::Tally(message) => {
+                tally = Some(message);
                 Ok(())
             }
-            Said::Format(_) | Said::Refused(_) => Ok(()),
+            Message::Format(_) | Message::Refused(_) => Ok(()),
         })?;
         tally.ok_or_else(|| Error::Request(format!("{MODULE} ended before it had read all")))
     }
@@ -101,17 +101,17 @@ impl Drop for Ended {
 }
 
 /// Starts the module, and gives each line that it writes to `hear`.
-fn listen(arguments: &[&OsStr], hear: &mut dyn FnMut(Said) -> Result<()>) -> Result<()> {
-    let mut child = Ended(python::command(MODULE)?.args(arguments).stdout(Stdio::piped()).spawn().map_err(python::missing)?);
+fn listen(arguments: &[&OsStr], hear: &mut dyn FnMut(Message) -> Result<()>) -> Result<()> {
+    let mut child = Ended(python::command(MODULE)?.args(arguments).stdout(Stdio::piped()).spawn().map_err(python::start_error)?);
     let Some(output) = child.0.stdout.take() else { return Ok(()) };
     for line in BufReader::new(output).lines() {
         match serde_json::from_str(&line?)? {
-            Said::Refused(why) => {
+            Message::Refused(why) => {
                 let mut why = why.into_iter();
                 let error = Error::Request(why.next().unwrap_or_default());
                 return Err(if let Some(help) = why.next() { error.help(help) } else { error });
             }
-            said => hear(said)?,
+            message => hear(message)?,
         }
     }
     Ok(())

@@ -66,7 +66,7 @@ impl TestArgs {
             }
         }
         if ran == 0 {
-            return Err(self.nothing(pipelines.iter().flat_map(|(_, p)| &p.tests).map(|t| t.name.as_str()).collect()));
+            return Err(self.no_test(pipelines.iter().flat_map(|(_, p)| &p.tests).map(|t| t.name.as_str()).collect()));
         }
         if self.format == OutputFormat::Text {
             let plural = if ran == 1 { "" } else { "s" };
@@ -75,7 +75,7 @@ impl TestArgs {
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn nothing(&self, names: Vec<&str>) -> Error {
+    fn no_test(&self, names: Vec<&str>) -> Error {
         match &self.name {
             Some(name) if !names.is_empty() => {
                 let there: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();

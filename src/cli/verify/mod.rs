@@ -9,8 +9,8 @@ mod verdict;
 
 pub use verdict::VerifyAnswer;
 
+use super::child::tied;
 use super::error::{Error, Result};
-use super::kin::tied;
 use super::output::{answer, CommandResult, OutputFormat};
 use super::source::reduced;
 use super::unpack::unpack;
@@ -179,7 +179,7 @@ impl VerifyArgs {
             };
             let differ = [differ(&computed, &own, "without"), differ(&own, &computed, "with")].concat();
             if !own.is_empty() && !differ.is_empty() {
-                claims.wrong.push(format!("`{}` has other columns than it was computed with: {}", node.id, differ.join(", ")));
+                claims.contradictions.push(format!("`{}` has other columns than it was computed with: {}", node.id, differ.join(", ")));
             }
         }
         let again = reduced(&pipeline, &replays);
@@ -191,7 +191,7 @@ impl VerifyArgs {
         let versions = flow_log::versions(&manifest, &recomputed, iterations, &saves);
         let weights = if iterations == all { flow_log::weights(run, &replay)? } else { Vec::new() };
         let compared = (nodes.len(), metrics.len(), versions.len(), weights.len());
-        if compared == (0, 0, 0, 0) && claims.wrong.is_empty() {
+        if compared == (0, 0, 0, 0) && claims.contradictions.is_empty() {
             return Err(Error::Request(format!(
                 "{} logged nothing but rollouts and keeps no weights, so there is nothing to compare: a run whose `log` names a node that computes \
                  from its rollouts can be verified",

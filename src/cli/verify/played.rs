@@ -39,17 +39,11 @@ pub fn failures(table: &Node, player: &Node) -> String {
 ///
 /// # Errors
 /// If rows can't be read.
-pub fn contradictions(
-    run: &Run,
-    manifest: &Manifest,
-    pipeline: &Pipeline,
-    (table, player): (&Node, &Node),
-    end: u64,
-) -> Result<Vec<String>> {
+pub fn contradictions(run: &Run, manifest: &Manifest, pipeline: &Pipeline, table: &Node, player: &Node, end: u64) -> Result<Vec<String>> {
     let branches = flow_log::columns(run, manifest, &table.id)?.iter().any(|column| column == BRANCH_OF);
-    let sums = sums(run, (table, player), branches, end)?;
+    let sums = sums(run, table, player, branches, end)?;
     let rowless = rowless(pipeline, player);
-    let (mut wrong, mut unknown): (BTreeMap<String, BTreeSet<u64>>, BTreeMap<String, BTreeSet<u64>>) = Default::default();
+    let (mut differing, mut unknown): (BTreeMap<String, BTreeSet<u64>>, BTreeMap<String, BTreeSet<u64>>) = Default::default();
     for committed in manifest.committed.iter().filter(|committed| committed.iteration < end) {
         let metrics = [&player.id, &table.id].into_iter().find_map(|id| committed.metrics.get(id));
         let own = committed.metrics.get(&player.id).into_iter().flatten();
@@ -60,7 +54,7 @@ pub fn contradictions(
             let counted =
                 ["turns", "failed"].into_iter().filter(|name| metrics.is_some_and(|all| all.get(*name).is_some_and(|n| *n != 0.0)));
             for name in counted {
-                wrong.entry(name.into()).or_default().insert(committed.iteration);
+                differing.entry(name.into()).or_default().insert(committed.iteration);
             }
             continue;
         };
@@ -71,7 +65,7 @@ pub fn contradictions(
             let agrees =
                 |value: &f64| values.iter().any(|(sum, slack)| (value - sum).abs() <= *slack || value.is_nan() && !sum.is_finite());
             if !logged.map_or(optional, agrees) {
-                wrong.entry(name).or_default().insert(committed.iteration);
+                differing.entry(name).or_default().insert(committed.iteration);
             }
         }
     }
@@ -82,7 +76,7 @@ pub fn contradictions(
     let unnamed = |(name, iterations): (String, BTreeSet<u64>)| {
         format!("`{}` has a metric `{name}`, which a node of its kind doesn't have, in {}", player.id, iterations_text(&iterations))
     };
-    Ok(wrong.into_iter().map(sentence).chain(unknown.into_iter().map(unnamed)).collect())
+    Ok(differing.into_iter().map(sentence).chain(unknown.into_iter().map(unnamed)).collect())
 }
 
 /// Whether an episode of the player may have no row: a program may end before its first call.
@@ -120,7 +114,7 @@ impl Sums {
 }
 
 /// The sums of each iteration before `end` that has rows or failures.
-fn sums(run: &Run, (table, player): (&Node, &Node), branches: bool, end: u64) -> Result<BTreeMap<u64, Sums>> {
+fn sums(run: &Run, table: &Node, player: &Node, branches: bool, end: u64) -> Result<BTreeMap<u64, Sums>> {
     let (all, failed) = (quoted(&table.id), failures(table, player));
     // Branches are further samples.
     let own = ops::samples(player).filter(|_| branches).map_or("true".into(), |samples| format!("sample < {samples}"));

@@ -34,7 +34,7 @@ impl Played {
     ///
     /// # Errors
     /// If rows can't be read.
-    pub fn of(run: &Run, (table, player): (&Node, &Node), end: u64) -> Result<Played> {
+    pub fn of(run: &Run, table: &Node, player: &Node, end: u64) -> Result<Played> {
         let samples = ops::samples(player).or(Measurement::of(player).map(|panel| panel.samples)).unwrap_or(1);
         let (rows_of, failed) = (quoted(&table.id), played::failures(table, player));
         // Branches are further samples.
@@ -105,9 +105,11 @@ impl Expected {
     pub fn contradictions(
         &self,
         manifest: &Manifest,
-        (table, player): (&Node, &Node),
+        table: &Node,
+        player: &Node,
         played: &Played,
-        (end, rowless): (u64, bool),
+        end: u64,
+        rowless: bool,
     ) -> Vec<String> {
         let (iterations, samples) = (manifest.info.iterations, self.samples());
         let mut all: BTreeSet<u64> = manifest.committed.iter().map(|committed| committed.iteration).collect();
@@ -134,16 +136,16 @@ impl Expected {
         }
         let given =
             if matches!(self, Expected::Panel(..)) { "that its panel hasn't" } else { "that the pipeline's seed and settings don't draw" };
-        let told = |iterations: &BTreeSet<u64>, what: &str| {
+        let contradiction = |iterations: &BTreeSet<u64>, what: &str| {
             (!iterations.is_empty()).then(|| format!("`{}` {what} in {}", player.id, iterations_text(iterations)))
         };
         // In a loop a task may have more.
         let exact = table.id == player.id;
-        let wrong = [
-            told(&others, &format!("has played tasks {given}")),
-            told(&lacking, "lacks episodes of tasks that it was given"),
-            told(&more, &format!("has a sample beyond its {samples}")).filter(|_| exact),
+        let contradictions = [
+            contradiction(&others, &format!("has played tasks {given}")),
+            contradiction(&lacking, "lacks episodes of tasks that it was given"),
+            contradiction(&more, &format!("has a sample beyond its {samples}")).filter(|_| exact),
         ];
-        wrong.into_iter().flatten().collect()
+        contradictions.into_iter().flatten().collect()
     }
 }

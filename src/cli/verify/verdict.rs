@@ -48,7 +48,7 @@ impl Verified {
                 && node.columns_only_a.is_empty()
                 && node.columns_only_b.is_empty()
         };
-        self.claims.wrong.is_empty()
+        self.claims.contradictions.is_empty()
             && self.nodes.iter().all(node)
             && self.metrics.iter().all(|metrics| metrics.differ.is_empty())
             && self.versions.iter().all(|versions| versions.differ == 0)
@@ -56,7 +56,7 @@ impl Verified {
     }
 
     pub fn answer(&self) -> VerifyAnswer<'_> {
-        VerifyAnswer { verified: self, agrees: self.agrees(), contradictions: &self.claims.wrong, taken: self.taken() }
+        VerifyAnswer { verified: self, agrees: self.agrees(), contradictions: &self.claims.contradictions, taken: self.taken() }
     }
 
     pub fn text(&self) -> String {
@@ -70,9 +70,9 @@ impl Verified {
             let differing = node.differ.iter().map(|(column, rows)| format!("{column} in {rows} rows"));
             let lacking = node.columns_only_b.iter().map(|column| format!("{column} isn't logged"));
             let added = node.columns_only_a.iter().map(|column| format!("{column} isn't computed"));
-            let wrong: Vec<String> =
+            let differences: Vec<String> =
                 differing.chain(lacking).chain(added).chain((missing > 0).then(|| format!("{missing} rows on one side alone"))).collect();
-            text += &if wrong.is_empty() { "\n".into() } else { format!("  {}\n", wrong.join(", ")) };
+            text += &if differences.is_empty() { "\n".into() } else { format!("  {}\n", differences.join(", ")) };
         }
         text += &self.metrics_text();
         for versions in &self.versions {
@@ -87,8 +87,8 @@ impl Verified {
             };
             text += &format!("weights of {}, version {}: {verdict}\n", weights.model, weights.a.or(weights.b).unwrap_or_default());
         }
-        for wrong in &self.claims.wrong {
-            text += &format!("{wrong}\n");
+        for contradiction in &self.claims.contradictions {
+            text += &format!("{contradiction}\n");
         }
         text += if self.agrees() {
             "\nevery digit agrees"
@@ -176,6 +176,6 @@ mod tests {
         refuted(|v| v.versions[0].differ = 1, "1 are others, or missing");
         refuted(|v| v.weights[0].equal = None, "version 2: missing");
         refuted(|v| v.weights[0].b = Some(1), "version 2: others");
-        refuted(|v| v.claims.wrong.push("`update` is gone".into()), "`update` is gone");
+        refuted(|v| v.claims.contradictions.push("`update` is gone".into()), "`update` is gone");
     }
 }

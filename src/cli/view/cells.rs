@@ -35,7 +35,7 @@ pub fn cell(column: &ArrayRef, i: usize) -> Result<Value> {
         DataType::Boolean => json!(column.as_boolean().value(i)),
         DataType::UInt32 => json!(column.as_primitive::<UInt32Type>().value(i)),
         DataType::Int32 => json!(column.as_primitive::<Int32Type>().value(i)),
-        DataType::UInt64 => whole(column.as_primitive::<UInt64Type>().value(i)),
+        DataType::UInt64 => integer(column.as_primitive::<UInt64Type>().value(i)),
         DataType::Int64 => match column.as_primitive::<Int64Type>().value(i) {
             small if small.unsigned_abs() <= SAFE => json!(small),
             large => json!(large.to_string()),
@@ -55,7 +55,7 @@ pub fn cell(column: &ArrayRef, i: usize) -> Result<Value> {
     })
 }
 
-fn whole(number: u64) -> Value {
+fn integer(number: u64) -> Value {
     if number <= SAFE {
         json!(number)
     } else {

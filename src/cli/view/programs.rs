@@ -87,17 +87,17 @@ pub async fn file(run: &ServedRun, sql: &str, format: &str) -> Result<Vec<u8>> {
     if !["csv", "parquet"].contains(&format) {
         return Err(Error::request("an answer is saved as csv or as parquet"));
     }
-    whole(&["query", &run.folder, sql, "--format", format]).await
+    read_output(&["query", &run.folder, sql, "--format", format]).await
 }
 
 /// What `flow diff` says of two runs.
 pub async fn diff(run: &ServedRun, other: &ServedRun) -> Answer {
-    let answer = whole(&["diff", &run.folder, &other.folder, "--format", "json"]).await?;
+    let answer = read_output(&["diff", &run.folder, &other.folder, "--format", "json"]).await?;
     Ok(json!({ "with": other.folder, "diff": serde_json::from_slice::<Value>(&answer)? }))
 }
 
 /// All that the program answers.
-async fn whole(arguments: &[&str]) -> Result<Vec<u8>> {
+async fn read_output(arguments: &[&str]) -> Result<Vec<u8>> {
     let (child, output) = start(arguments, Stdio::null())?;
     let mut bytes = Vec::new();
     timeout(PATIENCE, output.take(LONGEST).read_to_end(&mut bytes)).await.map_err(|_| too_long())??;

@@ -23,10 +23,18 @@ pub struct ServedRuns {
     found: Mutex<Vec<Arc<ServedRun>>>,
 }
 
-/// A run, and its data read so far.
+/// A run, with the data that has been read of it.
 pub struct ServedRun {
     pub run: Run,
     pub folder: String,
+    data: RunData,
+    /// A process that waits for a question.
+    pub waiting: Mutex<Option<(Child, ChildStdout)>>,
+}
+
+/// The data of a run that has been read.
+#[derive(Default)]
+struct RunData {
     manifest: Mutex<Option<(Stamp, Arc<Manifest>)>>,
     tables: Mutex<Option<AuditedTables>>,
     pipeline: OnceLock<Option<Arc<Value>>>,
@@ -34,8 +42,6 @@ pub struct ServedRun {
     overview: Mutex<Option<(Arc<Manifest>, Value)>>,
     kept: Mutex<VecDeque<KeptAnswer>>,
     vocabularies: OnceLock<Vocabularies>,
-    /// A process that waits for a question.
-    pub waiting: Mutex<Option<(Child, ChildStdout)>>,
 }
 
 /// Names, lengths and times of the files that say what is committed, and of the folders of audits.
@@ -131,8 +137,7 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 impl ServedRun {
     fn new(run: Run) -> ServedRun {
         let folder = run.root().display().to_string();
-        let (manifest, tables, pipeline, graph, overview, kept, vocabularies, waiting) = Default::default();
-        ServedRun { run, folder, manifest, tables, pipeline, graph, overview, kept, vocabularies, waiting }
+        ServedRun { run, folder, data: RunData::default(), waiting: Mutex::default() }
     }
 
     /// What is committed now.
@@ -141,7 +146,7 @@ impl ServedRun {
     /// If the manifest can't be read, as where it is damaged.
     pub fn manifest(&self) -> Result<Arc<Manifest>> {
         let stamp = stamp(self.run.root());
-        let mut kept = self.manifest.lock();
+        let mut kept = self.data.manifest.lock();
         if let Some((_, manifest)) = kept.as_ref().filter(|(of, _)| *of == stamp) {
             return Ok(manifest.clone());
         }
@@ -165,7 +170,7 @@ impl ServedRun {
     /// If the log can't be read.
     pub fn tables(&self) -> Result<Arc<Vec<Table>>> {
         let audits = self.audits()?;
-        let mut kept = self.tables.lock();
+        let mut kept = self.data.tables.lock();
         if let Some((_, tables)) = kept.as_ref().filter(|(of, _)| *of == audits) {
             return Ok(tables.clone());
         }
@@ -189,7 +194,7 @@ impl ServedRun {
 
     /// The contents of its pipeline; none where they can't be read.
     pub fn pipeline(&self) -> Option<Arc<Value>> {
-        self.pipeline.get_or_init(|| contents(&self.run.pipeline()).ok().map(Arc::new)).clone()
+        self.data.pipeline.get_or_init(|| contents(&self.run.pipeline()).ok().map(Arc::new)).clone()
     }
 
     /// What is said of it at a glance, made anew when more is committed; of a run that goes on each time.
@@ -198,7 +203,7 @@ impl ServedRun {
     /// If the manifest can't be read, or `make` fails.
     pub fn overview(&self, make: impl FnOnce() -> Result<Value>) -> Result<Value> {
         let manifest = self.manifest()?;
-        let mut kept = self.overview.lock();
+        let mut kept = self.data.overview.lock();
         if let Some((_, overview)) = kept.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &manifest)) {
             return Ok(overview.clone());
         }
@@ -214,11 +219,11 @@ impl ServedRun {
     pub fn kept(&self, question: String, make: impl FnOnce() -> Result<Value>) -> Result<Value> {
         let manifest = self.manifest()?;
         let same = |(of, other, _): &&KeptAnswer| Arc::ptr_eq(of, &manifest) && *other == question;
-        if let Some((.., answer)) = self.kept.lock().iter().find(same) {
+        if let Some((.., answer)) = self.data.kept.lock().iter().find(same) {
             return Ok(answer.clone());
         }
         let answer = make()?;
-        let mut kept = self.kept.lock();
+        let mut kept = self.data.kept.lock();
         kept.retain(|(of, ..)| Arc::ptr_eq(of, &manifest));
         kept.truncate(KEPT - 1);
         kept.push_front((manifest, question, answer.clone()));
@@ -227,12 +232,12 @@ impl ServedRun {
 
     /// Its pipeline as a graph, drawn once, since a pipeline never changes.
     pub fn graph(&self, draw: impl FnOnce() -> Result<Value>) -> &std::result::Result<Value, String> {
-        self.graph.get_or_init(|| draw().map_err(|error| error.to_string()))
+        self.data.graph.get_or_init(|| draw().map_err(|error| error.to_string()))
     }
 
     /// The vocabularies of its models.
     pub fn vocabularies(&self) -> &Vocabularies {
-        self.vocabularies.get_or_init(|| Vocabularies::of(&self.run))
+        self.data.vocabularies.get_or_init(|| Vocabularies::of(&self.run))
     }
 }
 

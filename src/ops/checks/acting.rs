@@ -10,7 +10,7 @@ pub fn rounded(model: &Value) -> bool {
 }
 
 /// Models that say `act` and can't act so.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["act"].as_str().is_some_and(|act| act == "int8" || act == "f32"))
     {

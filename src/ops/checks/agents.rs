@@ -13,29 +13,29 @@ use flow_rollout::template::{PromptTemplates, TemplateError};
 use flow_rollout::{prompt, question};
 
 /// Checks the node's agent where it plays; `attempts` is true where its prompts tell of earlier attempts.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Mistake> {
-    let mut wrongs = critics::wrong(node, pipeline, agent, actor);
-    wrongs.extend(branches::wrong(node, pipeline, agent));
-    wrongs.extend(by_name::wrong(node, pipeline, agent, actor));
+pub fn mistakes(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, attempts: bool) -> Vec<Mistake> {
+    let mut mistakes = critics::mistakes(node, pipeline, agent, actor);
+    mistakes.extend(branches::mistakes(node, pipeline, agent));
+    mistakes.extend(by_name::mistakes(node, pipeline, agent, actor));
     let at = |setting: &str, message: String| Mistake::in_node(node, &["with", "agent", setting], message);
     match prompt::tried(agent) {
-        Err((setting, error)) => wrongs.push(template(node, &["agent", setting], &error)),
+        Err((setting, error)) => mistakes.push(template(node, &["agent", setting], &error)),
         Ok(prompt) => {
-            wrongs.extend(reading::unplaced(node, agent, prompt.asks("memory"), attempts));
+            mistakes.extend(reading::unplaced(node, agent, prompt.asks("memory"), attempts));
             let whole: Vec<&str> = agent.parts().filter(|part| part.carry).map(|part| part.tag.as_str()).collect();
             if !whole.is_empty() && !prompt.asks("memory") && !prompt.asks("carried") && agent.layout == PromptLayout::Rebuilt {
                 let message = format!("`{}` carries `{}` on, and its prompt doesn't say it", node.id, whole.join("`, `"));
-                wrongs.push(at("prompt", message).help("put `{{ carried.TAG }}` or `{{ memory }}` into the template"));
+                mistakes.push(at("prompt", message).help("put `{{ carried.TAG }}` or `{{ memory }}` into the template"));
             }
         }
     }
     if agent.max_turns.is_none() {
         let message = format!("`{}` plays, and nothing says after how many turns an episode is cut", node.id);
-        wrongs.push(at("max_turns", message).help("give the agent `max_turns`, such as `max_turns: 20`"));
+        mistakes.push(at("max_turns", message).help("give the agent `max_turns`, such as `max_turns: 20`"));
     }
     if agent.decode == Decode::Constrained && agent.answer.iter().flatten().any(|part| part.tag != ACTION) {
         let message = "with `decode: constrained` an answer is an action and has no other part".to_owned();
-        wrongs.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
+        mistakes.push(at("answer", message).help("write `decode: free`, or leave `answer` out"));
     }
     let penalties = [
         ("repetition_penalty", agent.repetition_penalty != 1.0),
@@ -44,26 +44,26 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, atte
     ];
     if let Some((key, _)) = penalties.iter().find(|(_, set)| *set && agent.decode == Decode::Constrained) {
         let message = format!("with `decode: constrained` an answer is an action, and `{key}` has no meaning");
-        wrongs.push(at(key, message).help("write `decode: free`, or leave it out"));
+        mistakes.push(at(key, message).help("write `decode: free`, or leave it out"));
     }
     if agent.decode == Decode::Constrained && !agent.stop.is_empty() {
         let message = "with `decode: constrained` an answer is an action, and no text ends it before".to_owned();
-        wrongs.push(at("stop", message).help("write `decode: free`, or leave `stop` out"));
+        mistakes.push(at("stop", message).help("write `decode: free`, or leave `stop` out"));
     }
     if agent.answer.as_ref().is_some_and(|parts| !parts.is_empty() && !parts.iter().any(|part| part.tag == ACTION)) {
         let message = "no part of its answers is the action".to_owned();
-        wrongs.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));
+        mistakes.push(at("answer", message).help(format!("add `{{ tag: {ACTION}, required: true }}`")));
     }
     if agent.answer.iter().flatten().any(|part| part.tag == ACTION && part.number) {
-        let message = "an action goes to the world, and no number is read from it".to_owned();
-        wrongs.push(at("answer", message).help("leave `number` out of the part `action`"));
+        let message = "an action goes to the environment, and no number is read from it".to_owned();
+        mistakes.push(at("answer", message).help("leave `number` out of the part `action`"));
     }
-    wrongs
+    mistakes
 }
 
 /// Notes on tags that no prompt mentions, and on the cost of a conversation whose system message changes.
 pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
-    let untold = prompt::untold(agent).map(|tag| {
+    let untold = prompt::undescribed(agent).map(|tag| {
         format!("its answers need <{tag}>, which its prompt doesn't mention: put `{{{{ form }}}}` into the prompt, or train a policy that writes it already")
     });
     let moves = agent.memories().any(|memory| {

@@ -15,7 +15,7 @@ pub fn has(node: &Node) -> bool {
 
 /// A policy gradient of answers that were chosen among several: the log-probabilities of such rows are those of a draw,
 /// and the choice isn't in them.
-pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
+pub fn update_mistake(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
     let branched = |n: &&Node| n.all().any(|n| is(n, Role::Plays) && has(n));
     let plays = upstream(pipeline, node).find(branched)?;
     let message = format!("the answers of `{}` were chosen among several, and a policy gradient needs the policy's own draws", plays.id);
@@ -24,35 +24,35 @@ pub fn learnt_from(node: &Node, pipeline: &Pipeline) -> Option<Mistake> {
 }
 
 /// Checks a node's use of branches.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent) -> Vec<Mistake> {
+pub fn mistakes(node: &Node, pipeline: &Pipeline, agent: &Agent) -> Vec<Mistake> {
     let Some(settings) = &agent.branches else { return vec![] };
     let at = |setting: &str, message: String, help: &str| {
         let path: Vec<&str> = ["with", "agent", "branches"].into_iter().chain((!setting.is_empty()).then_some(setting)).collect();
         Mistake::in_node(node, &path, message).help(help)
     };
-    let mut wrongs = Vec::new();
+    let mut mistakes = Vec::new();
     if agent.critic.is_some() {
         let message = "a critic takes an action in place of the policy, so there is nothing to choose among".to_owned();
-        wrongs.push(at("", message, "leave `branches` out, or `critic`"));
+        mistakes.push(at("", message, "leave `branches` out, or `critic`"));
     }
     let temperature = node.with.raw()["temperature"].as_f64().or(agent.temperature);
     if temperature == Some(0.0) {
         let message = "at temperature 0 the policy gives the same answer each time".to_owned();
-        wrongs.push(at("", message, "give it a temperature above 0, or leave `branches` out"));
+        mistakes.push(at("", message, "give it a temperature above 0, or leave `branches` out"));
     }
     for (setting, other, given) in [("ask", "say", &settings.say), ("say", "ask", &settings.ask)] {
         let lone = given.is_none() && if setting == "ask" { settings.ask.is_some() } else { settings.say.is_some() };
         if lone {
             let message = format!("a branch is worth how likely `say` is behind `ask`, and there is no `{other}`");
-            wrongs.push(at(setting, message, "give both, or neither: then it is worth how likely its own answer is"));
+            mistakes.push(at(setting, message, "give both, or neither: then it is worth how likely its own answer is"));
         }
     }
     if let Err((setting, error)) = tried(agent, settings) {
-        wrongs.push(at(setting, format!("{setting}: {error}"), error.help()));
+        mistakes.push(at(setting, format!("{setting}: {error}"), error.help()));
     }
     if let Some(model) = node.model().filter(|model| settings.ask.is_some() && pipeline.models.get(*model).is_some_and(remote)) {
         let message = format!("a server runs `{model}`, which can't say how likely it finds a text");
-        wrongs.push(at("ask", message, "leave `ask` and `say` out, or name a model with `load` or `new`"));
+        mistakes.push(at("ask", message, "leave `ask` and `say` out, or name a model with `load` or `new`"));
     }
-    wrongs
+    mistakes
 }

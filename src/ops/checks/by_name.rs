@@ -8,9 +8,9 @@ use flow_rollout::agent::Agent;
 use flow_rollout::settings::Actor;
 
 /// Checks the node's use of several models.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Mistake> {
+pub fn mistakes(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> Vec<Mistake> {
     let at = |path: &[&str], message: String, help: String| Mistake::in_node(node, path, message).help(help);
-    let mut wrongs = Vec::new();
+    let mut mistakes = Vec::new();
     let all = ["with", "agent", BY_NAME];
     let other = if agent.critic.is_some() {
         Some("`critic` ranks the actions of one model")
@@ -24,20 +24,20 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> V
         None
     };
     if let Some(other) = other.filter(|_| !agent.by_name.is_empty()) {
-        wrongs.push(at(&all, format!("{other}, and `{BY_NAME}` names further ones"), format!("leave `{BY_NAME}` out")));
+        mistakes.push(at(&all, format!("{other}, and `{BY_NAME}` names further ones"), format!("leave `{BY_NAME}` out")));
     }
     for (i, name) in agent.by_name.iter().enumerate() {
         let place = i.to_string();
         let path = ["with", "agent", BY_NAME, &place];
         if *name == agent.model || agent.by_name[..i].contains(name) {
             let message = format!("`{name}` answers the calls of `{}` already", node.id);
-            wrongs.push(at(&path, message, "leave it out here: `model` answers all calls that name no other".into()));
+            mistakes.push(at(&path, message, "leave it out here: `model` answers all calls that name no other".into()));
             continue;
         }
         let taken = ["tasks", "weights", "memory"].contains(&name.as_str());
         if taken || agent.memories().any(|memory| memory.memory == *name || memory.clusters.as_ref() == Some(name)) {
             let message = format!("the input `{name}` of `{}` is no model's, so `{name}` can't be called by its name", node.id);
-            wrongs.push(at(&path, message, "give the model another name".into()));
+            mistakes.push(at(&path, message, "give the model another name".into()));
             continue;
         }
         let learns = |id: &str| pipeline.all().any(|from| from.id == id && is(from, Role::Learns) && from.model() == Some(name));
@@ -45,16 +45,16 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor) -> V
             Some(input) if !learns(&input.from) => {
                 let message =
                     format!("the input `{name}` of `{}` gives the weights of that model, and `{}` doesn't train it", node.id, input.from);
-                wrongs.push(at(&["inputs", name], message, format!("name a `gpu-update` with `model: {name}`, or leave the input out")));
+                mistakes.push(at(&["inputs", name], message, format!("name a `gpu-update` with `model: {name}`, or leave the input out")));
             }
             None if trained(pipeline, name) => {
                 let message = format!("`{name}` is trained, and `{}` has no input for its weights", node.id);
-                wrongs.push(at(&path, message, format!("connect its update: `inputs: {{ {name}: {{ after: UPDATE }} }}`")));
+                mistakes.push(at(&path, message, format!("connect its update: `inputs: {{ {name}: {{ after: UPDATE }} }}`")));
             }
             _ => (),
         }
     }
-    wrongs
+    mistakes
 }
 
 /// Nodes that read rows in the tokens of several models: only an update leaves out the rows of others, and so learns

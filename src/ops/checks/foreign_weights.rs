@@ -7,7 +7,7 @@ use flow_pipeline::{Carries, Mistake, Node, Pipeline, Role};
 
 /// Nodes whose model is trained, and that wait for an update of another model or reflect on another model's episodes. A
 /// model that nothing trains acts with version 0 wherever it stands.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let nodes = pipeline.all().filter(|node| !is(node, Role::Learns));
     let own = |node: &Node| node.model().filter(|model| trained(pipeline, model)).map(String::from);
     nodes.filter_map(|node| Some((node, own(node)?))).filter_map(|(node, own)| foreign(node, &own, pipeline)).collect()

@@ -8,7 +8,7 @@ use flow_pipeline::{Mistake, Named, Node, Pipeline, Role, BASE, MODEL};
 use serde_json::Value;
 
 /// Nodes that use a critic to write or a policy to estimate values, and critics whose targets nothing produces.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = encoders(pipeline);
     for node in pipeline.all() {
         mistakes.extend(node.with.models().filter(|named| named.role() == "critic").filter_map(|named| valueless(pipeline, node, named)));
@@ -17,7 +17,7 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
             let value = pipeline.models.get(&named.name).is_some_and(|settings| head(pipeline, settings) == Some("value"));
             if value && required == RequiredHead::Language {
                 let message = format!("`{}` has a value head and writes nothing, so `{}` can't use it", named.name, node.id);
-                mistakes.push(wrong_at(node, named, message).help("name a model without `head: value`"));
+                mistakes.push(mistake_at(node, named, message).help("name a model without `head: value`"));
             }
             mistakes.extend((required == RequiredHead::Value).then(|| valueless(pipeline, node, named)).flatten());
         }
@@ -37,7 +37,7 @@ fn head<'a>(pipeline: &'a Pipeline, settings: &'a Value) -> Option<&'a str> {
 }
 
 /// A mistake in a setting that names a model.
-fn wrong_at(node: &Node, named: &Named, message: String) -> Mistake {
+fn mistake_at(node: &Node, named: &Named, message: String) -> Mistake {
     let path: Vec<&str> = std::iter::once("with").chain(named.path.iter().map(String::as_str)).collect();
     Mistake::in_node(node, &path, message)
 }
@@ -50,24 +50,24 @@ fn valueless(pipeline: &Pipeline, node: &Node, named: &Named) -> Option<Mistake>
         return None;
     }
     let message = format!("`{}` needs a critic, and `{model}` has no value head", node.id);
-    Some(wrong_at(node, named, message).help(format!("give it one: `{model}: {{ ..., head: value }}`")))
+    Some(mistake_at(node, named, message).help(format!("give it one: `{model}: {{ ..., head: value }}`")))
 }
 
 /// Nodes that use an encoder to write, or a policy to embed texts.
 fn encoders(pipeline: &Pipeline) -> Vec<Mistake> {
-    let mut wrongs = Vec::new();
+    let mut mistakes = Vec::new();
     for (node, named) in pipeline.all().flat_map(|node| node.with.models().map(move |named| (node, named))) {
         let Some((name, settings)) = pipeline.models.get_key_value(&named.name) else { continue };
         let (encodes, needs_encoder) = (settings["encode"].is_string(), named.role() == "encoder");
         if encodes && !needs_encoder {
             let message = format!("`{name}` is an encoder, which only reads, so `{}` can't use it as `{}`", node.id, named.role());
-            wrongs.push(wrong_at(node, named, message).help("name a model with `load` or `new`"));
+            mistakes.push(mistake_at(node, named, message).help("name a model with `load` or `new`"));
         } else if !encodes && needs_encoder {
             let message = format!("`{}` needs an encoder, and `{name}` isn't one", node.id);
-            wrongs.push(wrong_at(node, named, message).help(format!("make it one: `{name}: {{ encode: FOLDER }}`")));
+            mistakes.push(mistake_at(node, named, message).help(format!("make it one: `{name}: {{ encode: FOLDER }}`")));
         }
     }
-    wrongs
+    mistakes
 }
 
 /// Whether a node that produces `value_target` is upstream.

@@ -25,11 +25,11 @@ pub struct RolloutNeeds<'a> {
 const FIXED: [&str; 2] = ["tasks", "weights"];
 
 /// All settings of the node that its place doesn't allow.
-pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Mistake> {
+pub fn mistakes(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Mistake> {
     let RolloutNeeds { groups, differ, agent } = *needs;
     match pipeline.around(&node.id) {
         Some(around) => {
-            let mut wrongs = idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id));
+            let mut mistakes = idle(node, &["groups"], &format!("has no meaning in the loop `{}`, which plays all tasks", around.id));
             let outside = |input: &&Input| {
                 !FIXED.contains(&input.port.as_str())
                     && !agent.by_name.contains(&input.port)
@@ -38,24 +38,24 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, needs: &RolloutNeeds) -> Vec<Mist
             if let Some(input) = node.inputs.iter().find(outside) {
                 let message = format!("in the loop `{}` attempts read notes on earlier ones; `{}` stands outside", around.id, input.from);
                 let help = "read a memory where there is no loop, or leave it out";
-                wrongs.push(Mistake::in_node(node, &["inputs", &input.port], message).help(help));
+                mistakes.push(Mistake::in_node(node, &["inputs", &input.port], message).help(help));
             }
-            wrongs.extend(unfollowed(node, around, agent));
-            wrongs
+            mistakes.extend(unfollowed(node, around, agent));
+            mistakes
         }
         None => {
-            let mut wrongs = Vec::new();
+            let mut mistakes = Vec::new();
             if let Some(i) = agent.context.iter().position(|source| matches!(source, SourceSettings::Notes(_))) {
                 let message = format!("`notes` has no meaning for `{}`, which stands in no loop: a task is played in one attempt", node.id);
                 let at = ["with", "agent", "context", &i.to_string()];
-                wrongs.push(Mistake::in_node(node, &at, message).help("leave it out, or give the node another agent"));
+                mistakes.push(Mistake::in_node(node, &at, message).help("leave it out, or give the node another agent"));
             }
-            let memories = reading::wrong(node, pipeline, agent, &FIXED);
+            let memories = reading::mistakes(node, pipeline, agent, &FIXED);
             let next = no_next_attempt(node, pipeline);
-            wrongs.extend(if next.is_some() { next.into_iter().collect() } else { memories });
-            wrongs.extend(groups.and_then(|groups| unreachable(node, pipeline, groups, differ)));
-            wrongs.extend(ambiguous(node, pipeline).filter(|_| groups.is_some()));
-            wrongs
+            mistakes.extend(if next.is_some() { next.into_iter().collect() } else { memories });
+            mistakes.extend(groups.and_then(|groups| unreachable(node, pipeline, groups, differ)));
+            mistakes.extend(ambiguous(node, pipeline).filter(|_| groups.is_some()));
+            mistakes
         }
     }
 }

@@ -12,7 +12,7 @@ pub fn remote(model: &Value) -> bool {
 
 /// Nodes that use such a model for more than generation, and nodes whose own model would have to read the tokens of
 /// such a model.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for node in pipeline.all() {
         for named in node.with.models().filter(|named| elsewhere(pipeline, &named.name)) {

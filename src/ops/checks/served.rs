@@ -1,7 +1,7 @@
 //! Checks models that learn here while servers generate for them: they need an adapter, which is all that servers are
 //! sent, and log-probabilities that the update can use.
 
-use super::upstream::{learnt_from, named};
+use super::upstream::{named, trains_on};
 use crate::ops::is;
 use flow_model::ServeSettings;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Models that servers can't generate for, and nodes whose rows would get log-probabilities of another distribution
 /// than the update computes.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for (name, model) in pipeline.models.iter().filter(|(_, model)| model["serve"].is_object()) {
         // What isn't in its form is reported as that.
@@ -87,7 +87,7 @@ fn unlike(pipeline: &Pipeline, node: &Node, model: &str, serve: &ServeSettings) 
         return changes(&[&["top_p", "top_k", "min_p"], &PENALTIES[..]].concat(), "with `tempered` vLLM");
     }
     let temperature = with["temperature"].as_f64().or(agent["temperature"].as_f64())?;
-    if temperature == 1.0 || temperature == 0.0 && !learnt_from(pipeline, node) {
+    if temperature == 1.0 || temperature == 0.0 && !trains_on(pipeline, node) {
         return None;
     }
     let message = format!(

@@ -5,7 +5,7 @@ use flow_pipeline::{Mistake, Pipeline, BASE};
 
 /// Models that name one without a base of its own: one that is itself on another's, an encoder, or one that a server
 /// runs.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut found = Vec::new();
     for (name, settings) in &pipeline.models {
         let Some((on, base)) = settings[BASE].as_str().and_then(|on| pipeline.models.get_key_value(on)) else { continue };

@@ -11,7 +11,7 @@ pub fn needs(at: &[&str], text: &str) -> Vec<Need> {
 }
 
 /// What is wrong with it, if something is.
-pub fn wrong(node: &Node, at: &[&str], text: &str) -> Option<Mistake> {
+pub fn mistake(node: &Node, at: &[&str], text: &str) -> Option<Mistake> {
     let error = RowText::new(text).err()?;
     let setting = at.last().copied().unwrap_or_default();
     Some(Mistake::in_node(node, &[&["with"], at].concat(), format!("{setting}: {error}")).help(error.help()))

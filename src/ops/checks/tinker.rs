@@ -1,18 +1,18 @@
 //! Models that learn on a server of Tinker's protocol: it has log-probabilities at temperature 1 of the whole vocabulary,
 //! and nothing else of a distribution.
 
-use super::upstream::{learnt_from, named};
+use super::upstream::{named, trains_on};
 use crate::ops::is;
 use flow_pipeline::{Mistake, Node, Pipeline, Role};
 use serde_json::Value;
 
 /// What such a server can't compute, where a node asks for it.
-pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for (name, _) in pipeline.models.iter().filter(|(_, model)| model["train"]["tinker"].is_string()) {
         let asks = |node: &&Node| node.model() == Some(name) || named(node).any(|other| other == name);
         for node in pipeline.all().filter(asks) {
-            let found = if is(node, Role::Learns) { learnt(node, name) } else { written(pipeline, node, name) };
+            let found = if is(node, Role::Learns) { update_mistakes(node, name) } else { written(pipeline, node, name) };
             mistakes.extend(found);
         }
     }
@@ -20,26 +20,26 @@ pub fn wrong(pipeline: &Pipeline) -> Vec<Mistake> {
 }
 
 /// Settings of an update that such a server doesn't have.
-fn learnt(node: &Node, model: &str) -> Vec<Mistake> {
+fn update_mistakes(node: &Node, model: &str) -> Vec<Mistake> {
     let with = node.with.raw();
     let number = |key: &str, default: f64| with[key].as_f64().unwrap_or(default);
-    let wrong = |at: &str, what: String, help: &str| Mistake::in_node(node, &["with", at], what).help(help);
+    let mistake = |at: &str, what: String, help: &str| Mistake::in_node(node, &["with", at], what).help(help);
     let mut mistakes = Vec::new();
     if number("entropy", 0.0) != 0.0 {
         let what = format!("`{model}` learns on a server that has log-probabilities and no entropies");
-        mistakes.push(wrong("entropy", what, "leave `entropy` out"));
+        mistakes.push(mistake("entropy", what, "leave `entropy` out"));
     }
     if number("temperature", 1.0) != 1.0 {
         let what = format!("`{model}` learns on a server that has log-probabilities at temperature 1 alone");
-        mistakes.push(wrong("temperature", what, "leave `temperature` out"));
+        mistakes.push(mistake("temperature", what, "leave `temperature` out"));
     }
     if number("max_grad_norm", 1.0) != 0.0 {
         let what = format!("`{model}` learns on a server that may ignore `max_grad_norm` without a word, as SkyRL does");
-        mistakes.push(wrong("max_grad_norm", what, "write `max_grad_norm: 0`"));
+        mistakes.push(mistake("max_grad_norm", what, "write `max_grad_norm: 0`"));
     }
     if with["weight_decay_of"].as_object().is_some_and(|of| !of.is_empty()) {
         let what = format!("`{model}` learns on a server that has one `weight_decay` for all matrices");
-        mistakes.push(wrong("weight_decay_of", what, "leave it out"));
+        mistakes.push(mistake("weight_decay_of", what, "leave it out"));
     }
     mistakes
 }
@@ -56,7 +56,7 @@ fn written(pipeline: &Pipeline, node: &Node, model: &str) -> Vec<Mistake> {
     }
     let given = |of: &Value| of["temperature"].as_f64();
     let Some(temperature) = given(with).or(given(agent)).filter(|temperature| *temperature != 1.0) else { return vec![] };
-    if temperature == 0.0 && !learnt_from(pipeline, node) {
+    if temperature == 0.0 && !trains_on(pipeline, node) {
         return vec![];
     }
     let what = format!(

@@ -6,7 +6,7 @@ use flow_pipeline::{Mistake, Node, Pipeline};
 use flow_rollout::tree::Branching;
 
 /// The mistakes in the `branch` of a rollout; `equal` says why all its answers to a prompt are equal, if they are.
-pub fn wrong(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&str>) -> Vec<Mistake> {
+pub fn mistakes(node: &Node, pipeline: &Pipeline, with: &Branching, equal: Option<&str>) -> Vec<Mistake> {
     let at = |settings: &[&str], message: String, help: &str| {
         let path: Vec<&str> = ["with", "branch"].into_iter().chain(settings.iter().copied()).collect();
         Some(Mistake::in_node(node, &path, message).help(help))

@@ -5,7 +5,7 @@ use flow_pipeline::{Carries, Input, Mistake, Node, Pipeline, Role};
 
 /// Each update of `model` waits for the one before it, and the first for the last one of the previous iteration.
 /// Otherwise the weights that a row was made with would depend on timing.
-pub fn wrong(pipeline: &Pipeline, model: &str) -> Vec<Mistake> {
+pub fn mistakes(pipeline: &Pipeline, model: &str) -> Vec<Mistake> {
     let turns: Vec<&Node> = pipeline.nodes.iter().filter(|n| is(n, Role::Learns) && n.model() == Some(model)).collect();
     let mut mistakes = Vec::new();
     for (i, node) in turns.iter().enumerate().filter(|_| turns.len() > 1) {

@@ -30,7 +30,7 @@ pub fn upstream<'a>(pipeline: &'a Pipeline, node: &'a Node) -> impl Iterator<Ite
 }
 
 /// Whether an update learns from the rows of `node`.
-pub fn learnt_from(pipeline: &Pipeline, node: &Node) -> bool {
+pub fn trains_on(pipeline: &Pipeline, node: &Node) -> bool {
     pipeline.all().filter(|other| is(other, Role::Learns)).any(|update| writers(pipeline, update).iter().any(|writer| writer.id == node.id))
 }
 

@@ -41,9 +41,11 @@ pub struct Attempts {
 }
 
 /// The progress of the current iteration.
+#[derive(Default)]
 pub struct IterationProgress {
     number: u64,
-    start: Instant,
+    /// None before the first iteration.
+    start: Option<Instant>,
     /// The input piece of each episode.
     pieces: BTreeMap<usize, u64>,
     /// The number of unfinished episodes of each piece.
@@ -54,18 +56,11 @@ pub struct IterationProgress {
     exchange: Exchange,
 }
 
-impl Default for IterationProgress {
-    fn default() -> Self {
-        let (number, pieces, left, trials, exchange) = Default::default();
-        IterationProgress { number, start: Instant::now(), pieces, left, trials, exchange }
-    }
-}
-
 impl Streaming for Attempts {
     fn begin(&mut self, iteration: u64, gates: Vec<Vec<RecordBatch>>) -> Result<(), Failed> {
         self.version = newest(self.version, gates.first().filter(|_| self.learns))?;
         self.sampler.clear(&Summary::default());
-        self.now = IterationProgress { number: iteration, ..IterationProgress::default() };
+        self.now = IterationProgress { number: iteration, start: Some(Instant::now()), ..IterationProgress::default() };
         Ok(())
     }
 
@@ -159,19 +154,19 @@ impl Attempts {
         self.play(due)
     }
 
-    /// Plays these tasks to their end, outside a graph: the rows go to `thinker`, if there is one, and its output
+    /// Plays these tasks to their end, outside a graph: the rows go to `reflector`, if there is one, and its output
     /// begins the next attempts. Returns all rows.
-    pub fn whole(&mut self, tasks: RecordBatch, mut thinker: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
+    pub fn play_all(&mut self, tasks: RecordBatch, mut reflector: Option<&mut dyn Streaming>) -> Result<Vec<RecordBatch>, Failed> {
         let (mut all, mut pieces, most) = (Vec::new(), Pieces::default(), self.trial.attempts);
         self.take(pieces.piece(TASKS, 0, tasks))?;
         while !self.idle() {
             let mut made = pieces.rows(self.work()?, &mut all);
-            if let Some(thinker) = thinker.as_mut() {
+            if let Some(reflector) = reflector.as_mut() {
                 for (attempt, rows) in std::mem::take(&mut made) {
-                    thinker.take(pieces.piece(TASKS, attempt, rows))?;
+                    reflector.take(pieces.piece(TASKS, attempt, rows))?;
                 }
-                while !thinker.idle() {
-                    made.extend(pieces.rows(thinker.work()?, &mut all));
+                while !reflector.idle() {
+                    made.extend(pieces.rows(reflector.work()?, &mut all));
                 }
             }
             for (attempt, rows) in made.into_iter().filter(|(attempt, _)| attempt + 1 < most) {
@@ -240,7 +235,7 @@ impl Attempts {
         if self.trial.attempts > 1 {
             self.shared.measure(iteration, &node, "attempts", Figure::share(episodes as f64, trials));
         }
-        self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.elapsed().as_secs_f64()));
+        self.shared.measure(iteration, &node, "seconds", Figure::Most(self.now.start.map_or(0.0, |start| start.elapsed().as_secs_f64())));
         self.shared.lose(iteration, figures::lost(&node, self.sampler.failed()));
     }
 }

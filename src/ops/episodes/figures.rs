@@ -11,7 +11,7 @@ use flow_rollout::summary::Summary;
 /// environment reports itself have the prefix `world_`. Branches count among the turns played, the failures and the
 /// tokens alone.
 pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
-    let world_figure = |(name, (sum, episodes)): (&String, &(f64, usize))| {
+    let env_metric = |(name, (sum, episodes)): (&String, &(f64, usize))| {
         let name = if name == "score" { name.clone() } else { format!("world_{name}") };
         (name, Figure::share(*sum, *episodes))
     };
@@ -30,7 +30,7 @@ pub fn figures(summary: &Summary) -> Vec<(String, Figure)> {
         .chain(tokens::figures(&summary.tokens))
         .map(|(name, figure)| (name.to_owned(), figure))
         .chain(summary.servers.iter().map(|(name, figure)| (name.clone(), Figure::Most(*figure))))
-        .chain(summary.world.iter().map(world_figure))
+        .chain(summary.env_metrics.iter().map(env_metric))
         .collect()
 }
 

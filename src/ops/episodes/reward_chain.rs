@@ -88,7 +88,7 @@ mod tests {
             let chain: Vec<_> = super::weighing(pipeline.node("rollout").unwrap(), &pipeline).into_iter().cloned().collect();
             telling(&super::weighed(&chain, &[lost()]).unwrap()).unwrap()
         };
-        assert_eq!(groups_that_differ("", "rollout"), 1, "by what the world paid they differ");
+        assert_eq!(groups_that_differ("", "rollout"), 1, "by what the environment paid they differ");
         let won = "  reward: { op: reward, inputs: rollout, with: { task: 0, won: 10 } }\n";
         assert_eq!(groups_that_differ(won, "reward"), 0, "neither was won, so that comparing them says nothing");
         let both = "  half: { op: reward, inputs: rollout, with: { task: 0.5 } }\n  reward: { op: reward, inputs: half, with: { task: 0, won: 10 } }\n";

@@ -30,7 +30,7 @@ fn each(acted: &[f32], reference: &[f32]) -> Vec<f32> {
 
 /// The log-ratio of a response, in nats: the sum over its tokens. Its expectation under the policy is the KL divergence
 /// (Schulman 2020, estimator k1).
-pub fn whole(tokens: &[f32]) -> f64 {
+pub fn log_ratio(tokens: &[f32]) -> f64 {
     tokens.iter().map(|d| f64::from(*d)).sum()
 }
 
@@ -71,13 +71,13 @@ mod tests {
                 ("reward", Arc::new(Float32Array::from(vec![0.0, 0.0]))),
             ])
             .unwrap()];
-            let strays = [whole(&each(&[half], &[half])), whole(&each(&[second], &[half]))];
+            let strays = [log_ratio(&each(&[half], &[half])), log_ratio(&each(&[second], &[half]))];
             let charged_rows = less(&View::sorted(&rows).unwrap().unwrap(), &strays, 1.0).unwrap();
             rewards.extend(row::f32s(&charged_rows[0], "reward").unwrap().values());
         }
         assert!(rewards.iter().step_by(2).all(|first| *first == 0.0), "the first turn itself doesn't stray");
         let returns = flow_credit::step_return(&rewards, &[0..2, 2..4, 4..6, 6..8], 1.0);
-        let gradient: f64 = ways.iter().zip(returns.iter().step_by(2)).map(|((p, towards, _), whole)| p * towards * whole).sum();
+        let gradient: f64 = ways.iter().zip(returns.iter().step_by(2)).map(|((p, towards, _), log_ratio)| p * towards * log_ratio).sum();
         assert!((gradient - 0.092016).abs() < 1e-6, "{gradient}");
     }
 }

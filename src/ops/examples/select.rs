@@ -61,8 +61,8 @@ pub enum OldLogprobs {
 pub struct Select {
     /// Whether rows whose column `valid` is false are learnt from; if not, their reason is `invalid`.
     pub invalid: Invalid,
-    /// Whether turns of episodes are learnt from that the world or `max_turns` cut before their end; if not, their
-    /// reason is `truncated`.
+    /// Whether turns of episodes are learnt from that the environment or `max_turns` cut before their end; if not,
+    /// their reason is `truncated`.
     pub truncated: Truncated,
     /// Rows made by weights that are more versions behind those the update starts from are left out, with the reason
     /// `too_stale`. Every update of the model makes one version: where two nodes update it in an iteration, rows played
@@ -111,7 +111,7 @@ impl Select {
     /// For every row `yes` or the first reason why `model` isn't trained on it: one from upstream, then `other_model`,
     /// `empty`, `invalid`, `truncated`, `too_stale`, `earlier_attempt`, `side_call`. `newest` is the version of the
     /// weights that the update starts from.
-    pub fn used(&self, view: &View, objective: Objective, (model, newest): (&str, u64)) -> Result<Vec<String>, RowError> {
+    pub fn used(&self, view: &View, objective: Objective, model: &str, newest: u64) -> Result<Vec<String>, RowError> {
         let responses = view.lists("response_tokens")?;
         let read = ["used", "valid", "weights", "attempt", "phase", "called", row::ANSWERED_BY].into_iter().filter(|name| view.has(name));
         let rows = &view.read(&read.collect::<Vec<_>>())?;
@@ -130,7 +130,7 @@ impl Select {
             attempts.zip(self.from_attempt).is_some_and(|((attempt, phase), from)| phase.value(i) == "play" && attempt.value(i) < from)
         };
         let called = if self.side.is_empty() { None } else { Some(row::texts(rows, "called")?) };
-        let beside = |i: usize| called.is_some_and(|called| self.side.iter().any(|side| side == called.value(i)));
+        let side_call = |i: usize| called.is_some_and(|called| self.side.iter().any(|side| side == called.value(i)));
         let answered = row::texts(rows, row::ANSWERED_BY).ok();
         let foreign = |i: usize| answered.is_some_and(|by| !["", model].contains(&by.value(i)));
         let reason = |i: usize| match upstream.map_or("yes", |why| why.value(i)) {
@@ -140,7 +140,7 @@ impl Select {
             "yes" if cut.get(i) == Some(&true) => "truncated",
             "yes" if stale(i) => "too_stale",
             "yes" if earlier(i) => "earlier_attempt",
-            "yes" if beside(i) => "side_call",
+            "yes" if side_call(i) => "side_call",
             reason => reason,
         };
         Ok((0..view.len()).map(|i| reason(i).to_owned()).collect())
@@ -263,7 +263,7 @@ mod tests {
             ]);
             let rows = [rows.unwrap()];
             let select = Select { from_attempt: Some(1), ..Default::default() };
-            select.used(&View::of(&rows).unwrap(), Objective::Sft, ("actor", 0)).unwrap().remove(0)
+            select.used(&View::of(&rows).unwrap(), Objective::Sft, "actor", 0).unwrap().remove(0)
         };
         assert_eq!([reason(0, "play"), reason(0, "reflect"), reason(1, "play")], ["earlier_attempt", "yes", "yes"]);
     }
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn every_row_has_its_first_reason() {
         let rows = [rows()];
-        let used = |select: Select, objective| select.used(&View::of(&rows).unwrap(), objective, ("actor", 4)).unwrap();
+        let used = |select: Select, objective| select.used(&View::of(&rows).unwrap(), objective, "actor", 4).unwrap();
         let all = Select { invalid: Invalid::Drop, max_staleness: Some(1), ..Default::default() };
         assert_eq!(used(all.clone(), Objective::PolicyGradient), ["empty", "invalid", "too_stale", "singleton"]);
         assert_eq!(used(all.clone(), Objective::Sft), ["empty", "invalid", "too_stale", "yes"], "what has no advantage can be imitated");
@@ -316,7 +316,7 @@ mod tests {
         let rows = row::with(&rows, "sample", n([0, 0, 1, 1])).unwrap();
         let rows = [row::with(&rows, "attempt", n([0; 4])).unwrap()];
         let select = Select { truncated: Truncated::Drop, ..Default::default() };
-        let used = |objective| select.used(&View::of(&rows).unwrap(), objective, ("actor", 4)).unwrap();
+        let used = |objective| select.used(&View::of(&rows).unwrap(), objective, "actor", 4).unwrap();
         assert_eq!(used(Objective::Sft), ["empty", "yes", "truncated", "truncated"]);
         assert_eq!(used(Objective::PolicyGradient), ["empty", "yes", "truncated", "singleton"], "what came first stands");
     }

@@ -38,6 +38,6 @@ impl Per {
 
 /// The mistake of a node whose rows aren't logged; `why` completes the message.
 pub fn unlogged(node: &Node, pipeline: &Pipeline, why: &str) -> Option<Mistake> {
-    let wrong = || Mistake::in_node(node, &[], format!("`{}` {why}", node.id)).help(format!("name `{}` in `log`", node.id));
-    (!pipeline.log.contains(&node.id)).then(wrong)
+    let mistake = || Mistake::in_node(node, &[], format!("`{}` {why}", node.id)).help(format!("name `{}` in `log`", node.id));
+    (!pipeline.log.contains(&node.id)).then(mistake)
 }

@@ -38,7 +38,7 @@ impl Keyed {
     }
 
     /// A mistake where an encoder is needed and not named, or named and not needed.
-    pub fn wrong(&self, node: &Node) -> Option<Mistake> {
+    pub fn mistake(&self, node: &Node) -> Option<Mistake> {
         unnamed(node, self.points, self.encoder.as_deref())
     }
 }

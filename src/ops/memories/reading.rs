@@ -106,8 +106,8 @@ pub fn words(node: &Node, agent: &Agent) -> Vec<String> {
 
 /// Checks the memories that a node reads: an input that no source of its agent names, one that is no memory, a memory
 /// that can't be read as declared. A source without an input is no mistake: it contributes nothing.
-pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Mistake> {
-    let mut wrongs = Vec::new();
+pub fn mistakes(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
     let others = |input: &&Input| !fixed.contains(&input.port.as_str()) && !agent.by_name.contains(&input.port);
     for input in node.inputs.iter().filter(others) {
         let at = |message: String| Mistake::in_node(node, &["inputs", &input.port], message);
@@ -117,16 +117,16 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
         if clusters {
             if !pipeline.node(&input.from).is_some_and(cluster::maintains) {
                 let message = format!("`{}` reads clusters here, and `{}` maintains none", node.id, input.from);
-                wrongs.push(at(message).help("connect a node with `op: cluster`: `inputs: { clusters: { after: clusters } }`"));
+                mistakes.push(at(message).help("connect a node with `op: cluster`: `inputs: { clusters: { after: clusters } }`"));
             }
         } else if !remembers {
             let message = format!("`{}` reads a memory here, and `{}` isn't one", node.id, input.from);
             let near = fixed.iter().filter(|port| strsim::damerau_levenshtein(port, &input.port) < 3).min();
             let connect = || "connect one: `inputs: { memory: { after: memory } }`, where `memory` is a `memory-update`".to_owned();
-            wrongs.push(at(message).help(near.map_or_else(connect, |port| format!("did you mean `{port}`?"))));
+            mistakes.push(at(message).help(near.map_or_else(connect, |port| format!("did you mean `{port}`?"))));
         } else if !named {
             let message = format!("nothing says how the agent of `{}` reads the memory `{}`", node.id, input.from);
-            wrongs.push(at(message).help(format!("name it in the agent's context: `context: [{{ memory: {} }}]`", input.port)));
+            mistakes.push(at(message).help(format!("name it in the agent's context: `context: [{{ memory: {} }}]`", input.port)));
         }
     }
     for (i, source) in agent.context.iter().enumerate() {
@@ -137,7 +137,7 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
                 let (what, operator) = if n == 0 { ("memory", "memory-update") } else { ("clusters", "cluster") };
                 let message = format!("the context of `{}` reads the {what} `{port}`, and nothing is connected", node.id);
                 let help = format!("connect it: `inputs: {{ {port}: {{ after: {port} }} }}`, where the second `{port}` is a `{operator}`");
-                wrongs.push(Mistake::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
+                mistakes.push(Mistake::in_node(node, &["with", "agent", "context", &i.to_string()], message).help(help));
             }
         }
     }
@@ -147,23 +147,23 @@ pub fn wrong(node: &Node, pipeline: &Pipeline, agent: &Agent, fixed: &[&str]) ->
         if known.contains(&read) {
             let message = format!("the memory `{}` is read twice", memory.memory);
             let help = "leave one of the two out, or read entries of another `kind`";
-            wrongs.push(Mistake::in_node(node, &["with", "agent", "context"], message).help(help));
+            mistakes.push(Mistake::in_node(node, &["with", "agent", "context"], message).help(help));
         }
         known.push(read);
         let unread = |port: &&String| !node.inputs.iter().any(|input| input.port == **port);
         if let Some(port) = memory.clusters.as_ref().filter(unread).filter(|_| !unread(&&memory.memory)) {
             let message = format!("`{}` reads the memory `{}` by clusters, and has no input `{port}`", node.id, memory.memory);
             let help = format!("connect both, so that it retrieves as it does elsewhere: `{port}: {{ after: {port} }}`");
-            wrongs.push(Mistake::in_node(node, &["inputs", &memory.memory], message).help(help));
+            mistakes.push(Mistake::in_node(node, &["inputs", &memory.memory], message).help(help));
         }
         let Some(from) = self::memory(node, pipeline, &memory.memory) else { continue };
         if memory.retrieval.by == By::Similarity && memory_update::pointless(&from.with) {
             let message = format!("`{}` looks for keys that are alike, and `{}` has `points: none`", node.id, from.id);
             let help = "write `by: key` or `by: all`, or leave `points: none` out";
-            wrongs.push(Mistake::in_node(node, &["with", "agent", "context"], message).help(help));
+            mistakes.push(Mistake::in_node(node, &["with", "agent", "context"], message).help(help));
         }
     }
-    wrongs
+    mistakes
 }
 
 /// A prompt without a placeholder for the memories or notes of the node's agent.

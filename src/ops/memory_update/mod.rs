@@ -160,7 +160,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<MemoryUpdate>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, wrong, remembers: |_| true, ..Hooks::NONE },
+    hooks: Hooks { needs, mistakes, remembers: |_| true, ..Hooks::NONE },
 };
 
 fn needs(with: &With) -> Vec<Need> {
@@ -179,7 +179,7 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// Columns that hold no text or no number, and settings that nothing reads.
-fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
+fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings::<MemoryUpdate>(node) else { return vec![] };
     let (mut found, mut wrongs_of_inputs) = (Vec::new(), Vec::new());
     let mut at = |setting: &str, message: String, help: &str| found.push(Mistake::in_node(node, &["with", setting], message).help(help));
@@ -245,7 +245,7 @@ fn wrong(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
         at("ties", "`ties` has no meaning where the oldest leave: no two are of one age".into(), "leave it out, or write `evict: lowest`");
     }
     found.extend(wrongs_of_inputs);
-    found.extend(with.found.keyed.wrong(node));
+    found.extend(with.found.keyed.mistake(node));
     found.extend(unlogged(node, pipeline, "remembers, and a resumed run reads what it remembered in the log"));
     found
 }

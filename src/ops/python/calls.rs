@@ -67,7 +67,7 @@ impl Calls {
     /// What it raised, or what is wrong with its rows; or its process ended.
     pub fn of(&mut self, iteration: u64, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed> {
         let Some(view) = View::sorted(rows)? else { return Ok(vec![]) };
-        let rows = self.columns.as_ref().map_or_else(|| view.whole(), |columns| view.read(columns))?;
+        let rows = self.columns.as_ref().map_or_else(|| view.batch(), |columns| view.read(columns))?;
         let seed = mix(mix(self.ctx.seed, text(&self.node)), iteration);
         let (rows, groups) = self.grouped(nullable(&rows)?, seed)?;
         let process = match &mut self.process {
@@ -88,11 +88,11 @@ impl Calls {
         });
         let limit = Duration::try_from_secs_f64(self.with.function.seconds).unwrap_or(Duration::MAX);
         let start = Instant::now();
-        let (mut said, made) = process.ask(&header, Some(&rows), limit).map_err(|error| self.with.function.named(&error) + AGAIN)?;
+        let (mut answer, made) = process.ask(&header, Some(&rows), limit).map_err(|error| self.with.function.named(&error) + AGAIN)?;
         self.ctx.shared.add(iteration, &self.node, "rows_in", rows.num_rows() as f64);
         self.ctx.shared.add(iteration, &self.node, "function_seconds", start.elapsed().as_secs_f64());
-        self.checked |= check && said["varied"].as_bool().unwrap_or(true);
-        self.state = said["state"].take();
+        self.checked |= check && answer["varied"].as_bool().unwrap_or(true);
+        self.state = answer["state"].take();
         let made = match made.filter(|made| made.num_rows() > 0) {
             Some(made) => made,
             None if self.description.state => {

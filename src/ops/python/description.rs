@@ -1,16 +1,11 @@
-//! What a function says of itself, before anything runs: which columns it needs and adds, and its settings. Python is
-//! asked once for each state of its file.
+//! The description of a function: the columns that it needs and adds, and its settings; its files.
 
-use super::process::PythonProcess;
 use flow_core::files;
-use flow_env::process::Programs;
 use flow_model::{CodeFile, FunctionSettings, Place};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
 /// The longest file of a function, in bytes, and the most files.
 const LONGEST: (u64, usize) = (1 << 20, 64);
@@ -94,30 +89,8 @@ impl Description {
     }
 }
 
-/// Functions that were asked, each with the state of its file: two looks at a pipeline start Python once.
-static ASKED: Mutex<BTreeMap<String, Result<Description, String>>> = Mutex::new(BTreeMap::new());
-
-/// What the function says of itself, or said when its run began. A run that is looked at starts no Python.
-///
-/// # Errors
-/// In words: it can't be asked, or says nothing that is understood.
-pub fn description(with: &FunctionSettings) -> Result<Description, String> {
-    if let Some(declared) = declared(with) {
-        return serde_json::from_value(declared.clone()).map_err(|error| format!("`declared` of `{}` can't be read: {error}", with.call));
-    }
-    let key = format!("{:?}", (&with.python, &with.call, &with.pass, &with.code, state_of_file(with)));
-    let known = ASKED.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-    known.unwrap_or_else(|| {
-        let programs = Programs::default();
-        let asked = PythonProcess::start(with, &programs, None).map(|(_, description)| description);
-        programs.close();
-        ASKED.lock().unwrap_or_else(PoisonError::into_inner).insert(key, asked.clone());
-        asked
-    })
-}
-
 /// What a run has kept of this function; another function may be named in its place.
-fn declared(with: &FunctionSettings) -> Option<&Value> {
+pub fn declared(with: &FunctionSettings) -> Option<&Value> {
     with.declared.as_ref().filter(|declared| declared["call"] == with.call.as_str())
 }
 
@@ -149,27 +122,6 @@ fn alike(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// When the function's file was written, and how long it is.
-fn state_of_file(with: &FunctionSettings) -> Option<(u64, SystemTime)> {
-    let Ok(Place::File { file, .. }) = with.place() else { return None };
-    let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.len(), metadata.modified().ok()?))
-}
-
-/// The settings as a run keeps them: with the texts of the function's files and its description.
-pub fn kept(with: &FunctionSettings, raw: &Value) -> Option<Value> {
-    let mut kept = raw.clone();
-    let mut said = serde_json::to_value(description(with).ok()?).ok()?;
-    if let Place::File { file, name } = with.place().ok()? {
-        kept["call"] = name.into();
-        kept["code"] = serde_json::to_value(code(file)?).ok()?;
-        said["files"] = json!([]);
-    }
-    said["call"] = kept["call"].clone();
-    kept["declared"] = said;
-    Some(kept)
-}
-
 /// A function's file and those of its folder that it imports, and they.
 pub fn code(file: &Path) -> Option<Vec<CodeFile>> {
     let folder = file.parent()?;
@@ -177,7 +129,7 @@ pub fn code(file: &Path) -> Option<Vec<CodeFile>> {
     let mut texts: Vec<CodeFile> = Vec::new();
     while let Some(name) = names.get(texts.len()).cloned().filter(|_| texts.len() < LONGEST.1) {
         let text = files::text(&folder.join(&name), LONGEST.0).ok()?;
-        for imported in imports(&text).map(|module| format!("{module}.py")) {
+        for imported in text.lines().flat_map(imports).map(|module| format!("{module}.py")) {
             if !names.contains(&imported) && folder.join(&imported).is_file() {
                 names.push(imported);
             }
@@ -187,12 +139,8 @@ pub fn code(file: &Path) -> Option<Vec<CodeFile>> {
     Some(texts)
 }
 
-/// The modules that a text of Python imports, as far as lines say it.
-fn imports(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().flat_map(imports_of_line)
-}
-
-fn imports_of_line(line: &str) -> Vec<&str> {
+/// The modules that a line of Python imports.
+fn imports(line: &str) -> Vec<&str> {
     let line = line.trim_start();
     let first_word = |text: &'_ str| -> usize { text.find(|c: char| c.is_whitespace()).unwrap_or(text.len()) };
     let names: Vec<&str> = match (line.strip_prefix("import "), line.strip_prefix("from ")) {
@@ -241,9 +189,6 @@ impl Folder {
     }
 }
 
-/// The time limit for a function's description: its modules are loaded.
-pub const ASKING: Duration = Duration::from_secs(120);
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,7 +196,7 @@ mod tests {
     #[test]
     fn imports_are_read_from_lines() {
         let text = "import flow_op, numpy as np\nfrom helpers import gap\n  from .near import x\nimport a.b\nimported = 1\n";
-        assert_eq!(imports(text).collect::<Vec<_>>(), ["flow_op", "numpy", "helpers", "near", "a"]);
+        assert_eq!(text.lines().flat_map(imports).collect::<Vec<_>>(), ["flow_op", "numpy", "helpers", "near", "a"]);
     }
 
     #[test]

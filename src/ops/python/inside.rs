@@ -2,7 +2,8 @@
 //! another one.
 
 use super::calls::Calls;
-use super::description::{description, Form};
+use super::description::Form;
+use super::inquiry::description;
 use super::join;
 use super::prints;
 use super::settings::PythonSettings;
@@ -20,11 +21,11 @@ pub const EPISODE: [&str; 2] = ["task", "sample"];
 
 pub fn inside<'s>(node: &Node, ports: InnerPorts<'s>, _: Scope<'s, Attempt>, ctx: &Context) -> Result<Inner<'s>, Failed> {
     let with = settings::<PythonSettings>(node)?;
-    let said = description(&with.function).map_err(|why| with.function.named(&why))?;
-    let (form, added) = (said.form, said.adds.keys().cloned().collect());
+    let spec = description(&with.function).map_err(|why| with.function.named(&why))?;
+    let (form, added) = (spec.form, spec.adds.keys().cloned().collect());
     // Episodes of several attempts may come together, and are groups of their own.
     let by = with.by.iter().cloned().chain(["attempt".into()]).collect();
-    let calls = Calls::new(&node.id, Arc::new(PythonSettings { by, ..PythonSettings::clone(&with) }), said, prints(&node.id, ctx), ctx);
+    let calls = Calls::new(&node.id, Arc::new(PythonSettings { by, ..PythonSettings::clone(&with) }), spec, prints(&node.id, ctx), ctx);
     let rows = ports.into_iter().next().ok_or(Unfit::Input("rows"))?.1;
     let inputs = StreamingInputs { name: node.id.clone(), rows: vec![(rows, Route::Stay)], gates: vec![] };
     Ok(streaming(inputs, ctx, EpisodeCalls { calls, form, added, iteration: 0, pieces: vec![] }))

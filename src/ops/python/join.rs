@@ -20,9 +20,9 @@ pub fn with_columns(rows: &[RecordBatch], made: &[RecordBatch], columns: &[&str]
 /// not have it.
 pub fn with_rows(rows: &[RecordBatch], made: &[RecordBatch], added: &[&str]) -> Result<Vec<RecordBatch>, Failed> {
     let Some(made) = View::sorted(made)? else { return Ok(vec![]) };
-    let made = made.whole()?;
+    let made = made.batch()?;
     let Some(rows) = View::sorted(rows)? else { return Ok(vec![made]) };
-    let rows = rows.whole()?;
+    let rows = rows.batch()?;
     let place: HashMap<u64, u32> = keys(&rows, &NAME).into_iter().zip(0..).collect();
     let places: Vec<Option<u32>> = keys(&made, &NAME).iter().map(|key| place.get(key).copied()).collect();
     let schema = rows.schema();

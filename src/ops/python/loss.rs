@@ -1,6 +1,7 @@
 //! A function of the user's own as the surrogate of an update: `surrogate: { call: my_loss.py:loss }`.
 
-use super::description::{description, kept, Form};
+use super::description::Form;
+use super::inquiry::{description, kept};
 use super::process::PythonProcess;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float32Array, RecordBatch, UInt32Array};
 use arrow::datatypes::Float32Type;
@@ -36,11 +37,11 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
     let of_call = |message: String| Mistake::in_node(node, &["with", SETTING, "call"], message);
     match description(&function) {
         Err(why) => vec![of_call(function.named(&why))],
-        Ok(said) if said.form != Form::Loss => {
+        Ok(spec) if spec.form != Form::Loss => {
             let help = "decorate it with `@flow_op.loss()`; a function of rows stands in a node of its own, by `op: python`";
             vec![of_call(format!("`{}` computes no loss", function.name())).help(help)]
         }
-        Ok(said) => super::settings_mistakes(node, &["with", SETTING, "settings"], &function, &said),
+        Ok(spec) => super::settings_mistakes(node, &["with", SETTING, "settings"], &function, &spec),
     }
 }
 
@@ -50,10 +51,10 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
 /// In words: it can't be asked what it is.
 pub fn prepared(with: &With, programs: &Programs, prints: Option<PathBuf>) -> Result<Option<LossFunction>, String> {
     let Some(function) = function(with) else { return Ok(None) };
-    let said = description(&function).map_err(|why| function.named(&why))?;
+    let spec = description(&function).map_err(|why| function.named(&why))?;
     let loss = PythonLoss {
         function,
-        entropy: said.entropy,
+        entropy: spec.entropy,
         programs: programs.clone(),
         prints,
         process: Mutex::default(),

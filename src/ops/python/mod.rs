@@ -3,6 +3,7 @@
 
 mod calls;
 mod description;
+mod inquiry;
 mod inside;
 mod join;
 pub mod loss;
@@ -15,12 +16,13 @@ pub use trust::run_code;
 use super::memories::buckets::unlogged;
 use super::operator::{must, settings as settings_of, Hooks, Operator, Settings};
 use calls::{columns, Calls, STATE};
-use description::{description, Description, Form};
+use description::{Description, Form};
 use flow_core::row::{self, NAME};
 use flow_dataflow::stage::{stage, Place as RunsOn, Stage};
 use flow_dataflow::{feed, Context, Edge, Failed, Ports, Route};
 use flow_model::FunctionSettings;
 use flow_pipeline::{Code, Mistake, Need, Node, Pipeline, Port, Role, With};
+use inquiry::description;
 use serde_json::Value;
 use settings::PythonSettings;
 use std::path::PathBuf;
@@ -41,9 +43,9 @@ pub const OPERATOR: Operator = Operator {
         needs,
         makes,
         unknown,
-        kept: |with| description::kept(&with.typed::<PythonSettings>()?.function, with.raw()),
-        wrong: mistakes,
-        remembers: |with| with.typed::<PythonSettings>().and_then(|with| description(&with.function).ok()).is_some_and(|said| said.state),
+        kept: |with| inquiry::kept(&with.typed::<PythonSettings>()?.function, with.raw()),
+        mistakes,
+        remembers: |with| with.typed::<PythonSettings>().and_then(|with| description(&with.function).ok()).is_some_and(|spec| spec.state),
         targets: |with| makes(with).iter().any(|column| column == "value_target"),
         ..Hooks::NONE
     },
@@ -67,8 +69,8 @@ fn needs(with: &With) -> Vec<Need> {
     let Some(with) = with.typed::<PythonSettings>() else { return Vec::new() };
     let need = |column: &String, at: Vec<String>| Need { port: "rows".into(), column: column.clone(), at };
     let by = with.by.iter().enumerate().map(|(i, column)| need(column, vec!["by".into(), i.to_string()]));
-    let said = description(&with.function).ok();
-    let called = said.iter().flat_map(|said| said.needs().unwrap_or_default()).map(|column| need(column, vec!["call".into()]));
+    let spec = description(&with.function).ok();
+    let called = spec.iter().flat_map(|spec| spec.needs().unwrap_or_default()).map(|column| need(column, vec!["call".into()]));
     by.chain(called).collect()
 }
 
@@ -76,15 +78,15 @@ fn needs(with: &With) -> Vec<Need> {
 fn unknown(with: &With) -> Option<Mistake> {
     let with = &with.typed::<PythonSettings>()?.function;
     let of_call = |message: String| Mistake { code: Code::Operator, at: vec!["call".into()], message, help: None };
-    let said = match description(with) {
-        Ok(said) => said,
+    let spec = match description(with) {
+        Ok(spec) => spec,
         Err(why) => return Some(of_call(with.named(&why))),
     };
-    if said.form == Form::Loss {
+    if spec.form == Form::Loss {
         let help = "an update calls it: `surrogate: { call: ... }` of `gpu-update`";
         return Some(of_call(format!("`{}` computes a loss of tokens, and no rows", with.name())).help(help));
     }
-    said.adds.iter().find_map(|(name, kind)| match row::kind(name) {
+    spec.adds.iter().find_map(|(name, kind)| match row::kind(name) {
         _ if NAME.contains(&name.as_str()) => Some(of_call(format!("`{}` adds the column `{name}`, by which rows are named", with.name()))),
         None => {
             let own = match kind.as_str() {
@@ -104,15 +106,15 @@ fn unknown(with: &With) -> Option<Mistake> {
 
 fn makes(with: &With) -> Vec<String> {
     let Some(with) = with.typed::<PythonSettings>() else { return Vec::new() };
-    let Ok(said) = description(&with.function) else { return Vec::new() };
-    let state = said.state.then(|| STATE.to_string());
-    said.adds.keys().filter(|name| row::kind(name).is_some()).cloned().chain(state).collect()
+    let Ok(spec) = description(&with.function) else { return Vec::new() };
+    let state = spec.state.then(|| STATE.to_string());
+    spec.adds.keys().filter(|name| row::kind(name).is_some()).cloned().chain(state).collect()
 }
 
 fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
     let Ok(with) = settings_of::<PythonSettings>(node) else { return Vec::new() };
-    let Ok(said) = description(&with.function) else { return Vec::new() };
-    let mut mistakes = settings_mistakes(node, &["with", "settings"], &with.function, &said);
+    let Ok(spec) = description(&with.function) else { return Vec::new() };
+    let mut mistakes = settings_mistakes(node, &["with", "settings"], &with.function, &spec);
     if pipeline.around(&node.id).is_some() {
         let lacks = inside::EPISODE.iter().any(|column| !with.by.iter().any(|by| by == column));
         let whole = || {
@@ -124,7 +126,7 @@ fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
         };
         mistakes.extend(lacks.then(|| whole().help("write `by: [task, sample]`: it gets each episode by itself")));
     }
-    if said.state {
+    if spec.state {
         mistakes.extend(unlogged(node, pipeline, "keeps a state, and a resumed run reads it in the log"));
         let apart = || {
             Mistake::in_node(
@@ -141,9 +143,9 @@ fn mistakes(node: &Node, pipeline: &Pipeline) -> Vec<Mistake> {
 }
 
 /// Settings of a function that it doesn't know, lacks or doesn't take; `at` is where they stand.
-fn settings_mistakes(node: &Node, at: &[&str], function: &FunctionSettings, said: &Description) -> Vec<Mistake> {
+fn settings_mistakes(node: &Node, at: &[&str], function: &FunctionSettings, spec: &Description) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
-    for (name, parameter) in said.parameters() {
+    for (name, parameter) in spec.parameters() {
         let given = function.settings.get(name);
         let fits = |value| jsonschema::draft201909::new(&parameter.schema).is_ok_and(|schema| schema.is_valid(value));
         match given {
@@ -159,8 +161,8 @@ fn settings_mistakes(node: &Node, at: &[&str], function: &FunctionSettings, said
             _ => {}
         }
     }
-    for name in function.settings.keys().filter(|name| !said.settings.contains_key(*name)) {
-        let known: Vec<String> = said.settings.keys().map(|known| format!("`{known}`")).collect();
+    for name in function.settings.keys().filter(|name| !spec.settings.contains_key(*name)) {
+        let known: Vec<String> = spec.settings.keys().map(|known| format!("`{known}`")).collect();
         let help = if known.is_empty() { "it has no settings".into() } else { format!("it has {}", known.join(", ")) };
         mistakes.push(
             Mistake::in_node(node, &[at, &[name.as_str()]].concat(), format!("`{}` has no setting `{name}`", function.name())).help(help),
@@ -196,21 +198,21 @@ pub fn prints(node: &str, ctx: &Context) -> Option<PathBuf> {
 /// What the function needs goes to the workers of its groups, and what it makes comes back to where the rows stay.
 fn render<'s>(node: &Node, ports: Ports<'s>, scope: Scope<'s, u64>, ctx: &Context) -> Result<Edge<'s>, Failed> {
     let with = settings_of::<PythonSettings>(node)?;
-    let said = description(&with.function).map_err(|why| with.function.named(&why))?;
+    let spec = description(&with.function).map_err(|why| with.function.named(&why))?;
     let rows = must(&ports, "rows")?;
-    let route = match columns(&with, &said) {
+    let route = match columns(&with, &spec) {
         Some(columns) => Route::Part { columns, by: with.by.clone() },
         None if with.by.is_empty() => Route::One,
         None => Route::By(with.by.clone()),
     };
     let mut inputs = vec![(rows.clone(), route)];
-    if said.state {
+    if spec.state {
         inputs.push((feed::past(&node.id, scope, ctx)?, Route::One));
     }
-    let mut added: Vec<String> = said.adds.keys().cloned().collect();
-    added.extend(said.state.then(|| STATE.to_string()));
-    let (form, remembers) = (said.form, said.state);
-    let mut function = Calls::new(&node.id, with, said, prints(&node.id, ctx), ctx);
+    let mut added: Vec<String> = spec.adds.keys().cloned().collect();
+    added.extend(spec.state.then(|| STATE.to_string()));
+    let (form, remembers) = (spec.form, spec.state);
+    let mut function = Calls::new(&node.id, with, spec, prints(&node.id, ctx), ctx);
     let calls = Stage { name: format!("{} function", node.id), inputs, begins: false, place: RunsOn::Thread };
     let made = stage(calls, ctx, move |iteration, rows| {
         if remembers {

@@ -1,7 +1,7 @@
 //! A process of Python that runs a function: messages of a header and a body over its standard streams, as `flow_op`
 //! speaks them. What the function prints goes to a file of the run.
 
-use super::description::{unchanged, Description, Folder, ASKING};
+use super::description::{unchanged, Description, Folder};
 use super::trust;
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -20,6 +20,9 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The time limit for a function's description: its modules are loaded.
+const DESCRIBING: Duration = Duration::from_secs(120);
 
 /// The module that answers.
 const MODULE: &str = "flow_op";
@@ -87,9 +90,9 @@ impl PythonProcess {
             true => format!("{} has no `{MODULE}`: install flow's wheel for it, or start flow from its checkout", with.python.join(" ")),
             false => error,
         };
-        let (said, _) = process.ask(&asked, None, ASKING).map_err(lost)?;
+        let (answer, _) = process.ask(&asked, None, DESCRIBING).map_err(lost)?;
         let description: Description =
-            serde_json::from_value(said).map_err(|error| format!("what `{}` says of itself can't be read: {error}", with.call))?;
+            serde_json::from_value(answer).map_err(|error| format!("what `{}` says of itself can't be read: {error}", with.call))?;
         unchanged(with, &description)?;
         if prints.is_some() {
             trust::remember(with);
@@ -105,7 +108,7 @@ impl PythonProcess {
         let request = written(header, rows).map_err(|error| error.to_string())?;
         // Refused when the process is gone, which its output tells.
         let _ = self.to.send(request);
-        let (mut said, body) = match self.from.recv_timeout(limit) {
+        let (mut answer, body) = match self.from.recv_timeout(limit) {
             Ok(Ok(message)) => message,
             Ok(Err(error)) => return Err(format!("its process spoke out of turn ({error}){}", self.last_words())),
             Err(RecvTimeoutError::Timeout) => {
@@ -121,11 +124,11 @@ impl PythonProcess {
                 return Err(format!("the process of the function ended{status}{}", self.last_words()));
             }
         };
-        if let Some(error) = said.get("error") {
+        if let Some(error) = answer.get("error") {
             return Err(in_words(error));
         }
         let rows = if body.is_empty() { None } else { Some(decoded(body).map_err(|error| format!("its rows can't be read: {error}"))?) };
-        Ok((said["ok"].take(), rows))
+        Ok((answer["ok"].take(), rows))
     }
 
     /// What it printed last, for an error.
@@ -248,8 +251,8 @@ mod tests {
         let mut bytes = written(&header, Some(&rows)).unwrap();
         bytes.extend(written(&json!({}), None).unwrap());
         let mut from = &bytes[..];
-        let (said, body) = read(&mut from).unwrap().unwrap();
-        assert_eq!((said, decoded(body).unwrap()), (header, rows));
+        let (answer, body) = read(&mut from).unwrap().unwrap();
+        assert_eq!((answer, decoded(body).unwrap()), (header, rows));
         assert_eq!(read(&mut from).unwrap(), Some((json!({}), vec![])));
         assert_eq!(read(&mut from).unwrap(), None);
         assert!(read(&mut &bytes[..40]).is_err(), "a message that is cut off");

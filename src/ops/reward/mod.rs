@@ -8,7 +8,7 @@ mod score;
 mod settings;
 mod task;
 
-use super::examples::reference::{charged, less, strays, whole};
+use super::examples::reference::{charged, less, log_ratio, strays};
 use super::operator::{must, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use arrow::array::{ArrayRef, Float32Array, RecordBatch};
 use explore::Explore;
@@ -63,7 +63,7 @@ pub const OPERATOR: Operator = Operator {
             with.typed::<RewardWeights>().and_then(|with| with.explore.as_ref().map(|_| EXPLORATION.to_owned())).into_iter().collect()
         },
         lacks,
-        wrong: |node, _| wrong(node),
+        mistakes: |node, _| mistakes(node),
         head: |with| with.typed::<RewardWeights>()?.model.as_ref().map(|_| RequiredHead::Language),
         weighs: Some(weighs),
         ..Hooks::NONE
@@ -72,8 +72,8 @@ pub const OPERATOR: Operator = Operator {
 
 /// The columns that only some settings make.
 fn lacks(with: &With) -> Vec<&'static str> {
-    let world = with.typed::<RewardWeights>().is_none_or(|with| with.score_of == ScoreOf::World);
-    let made = [("score", !world), ("token_rewards", charges_tokens(with))];
+    let score = with.typed::<RewardWeights>().is_some_and(|with| with.score_of != ScoreOf::World);
+    let made = [("score", score), ("token_rewards", charges_tokens(with))];
     made.into_iter().filter(|(_, made)| !made).map(|(column, _)| column).collect()
 }
 
@@ -103,7 +103,7 @@ fn needs(with: &With) -> Vec<Need> {
 }
 
 /// A buffer that would begin before the response does, a divergence of nothing, and models without a use.
-fn wrong(node: &Node) -> Vec<Mistake> {
+fn mistakes(node: &Node) -> Vec<Mistake> {
     let Ok(with) = settings::<RewardWeights>(node) else { return vec![] };
     let mut mistakes = Vec::new();
     if let Some(overlong) = with.overlong.as_ref().filter(|overlong| overlong.buffer > overlong.max) {
@@ -137,7 +137,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
     Ok(stage(step(" divergence", vec![(weighed, Route::One)], Place::Thread), ctx, move |iteration, rows| {
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let strays = strays(&view, &policy, &model, with.reference.as_deref(), with.temperature)?;
-        let turns: Vec<f64> = strays.iter().map(|tokens| whole(tokens)).collect();
+        let turns: Vec<f64> = strays.iter().map(|tokens| log_ratio(tokens)).collect();
         shared.measure(iteration, &id, "kl", turns.iter().sum::<f64>() / turns.len().max(1) as f64);
         Ok(match with.kl_per {
             KlPer::Turn => less(&view, &turns, with.kl)?,
@@ -152,7 +152,8 @@ fn weighs(node: &Node, rows: &[RecordBatch]) -> Result<Vec<RecordBatch>, Failed>
 }
 
 fn weigh_all(rows: &[RecordBatch], with: &RewardWeights) -> Result<Vec<RecordBatch>, RowError> {
-    let weighed: Result<Vec<RecordBatch>, RowError> = with.task_of.paid(rows, with.gamma)?.iter().map(|batch| weigh(batch, with)).collect();
+    let weighed: Result<Vec<RecordBatch>, RowError> =
+        with.task_of.rewards(rows, with.gamma)?.iter().map(|batch| weigh(batch, with)).collect();
     with.score_of.scored(weighed?)
 }
 
@@ -263,7 +264,7 @@ mod tests {
         let mistakes = |with| {
             let with = With::read(with, &serde_json::Value::Null, OPERATOR.settings.read).unwrap();
             let node = Node { id: "reward".into(), op: "reward".into(), inputs: vec![], with, body: None, columns: None };
-            wrong(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
+            mistakes(&node).into_iter().map(|w| w.at.join(".")).collect::<Vec<_>>()
         };
         use serde_json::json;
         assert_eq!(mistakes(json!({ "kl": 0.1 })), ["nodes.reward.with.kl"]);

@@ -1,4 +1,4 @@
-//! The score of an episode by its pay, in place of the world's own: `extract` and memories rank episodes by it.
+//! The score of an episode by its pay, in place of the environment's own: `extract` and memories rank episodes by it.
 
 use arrow::array::{Float32Array, RecordBatch};
 use flow_core::row::{self, RowError, View};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ScoreOf {
-    /// It stays the world's own.
+    /// It stays the environment's own.
     #[default]
     World,
     /// The sum of the attempt's rewards up to the turn, as they are weighed here: methods that rank episodes by their
@@ -20,7 +20,7 @@ pub enum ScoreOf {
 }
 
 impl ScoreOf {
-    /// The rows with that score. Needs whole attempts, except by the world.
+    /// The rows with that score. Needs whole attempts, except by the environment.
     pub fn scored(self, batches: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, RowError> {
         let Some(view) = View::sorted(&batches)?.filter(|_| self == ScoreOf::Paid) else { return Ok(batches) };
         let rows = view.read(&["task", "sample", "attempt", "phase", "reward"])?;

@@ -27,7 +27,7 @@ pub enum TaskOf {
 
 impl TaskOf {
     /// The rows with the task's part as their reward. Needs whole attempts, except by the turn.
-    pub fn paid(self, batches: &[RecordBatch], gamma: f64) -> Result<Vec<RecordBatch>, RowError> {
+    pub fn rewards(self, batches: &[RecordBatch], gamma: f64) -> Result<Vec<RecordBatch>, RowError> {
         let Some(view) = View::sorted(batches)?.filter(|_| self != TaskOf::Turn) else { return Ok(batches.to_vec()) };
         let rows = view.read(&["task", "sample", "attempt", "phase", "reward"])?;
         let (rewards, attempts) = (row::f32s(&rows, "reward")?.values(), episodes(&rows)?);
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn the_parts_of_an_attempt_as_worked_by_hand() {
         let rows = [two_attempts([-0.5, -0.5, 2.0, -1.0])];
-        let paid = |of: TaskOf| row::f32s(&of.paid(&rows, 0.5).unwrap()[0], "reward").unwrap().values().to_vec();
+        let paid = |of: TaskOf| row::f32s(&of.rewards(&rows, 0.5).unwrap()[0], "reward").unwrap().values().to_vec();
         assert_eq!(paid(TaskOf::Turn), [-0.5, -0.5, 2.0, -1.0]);
         assert_eq!(paid(TaskOf::Attempt), [1.0, 1.0, 1.0, -1.0]);
         assert_eq!(paid(TaskOf::ToGo), [-0.25, 0.5, 2.0, -1.0]);

@@ -29,7 +29,8 @@ impl Texts {
 pub fn scores(
     view: &View,
     policy: &Policy,
-    (model, version): (&str, u64),
+    model: &str,
+    version: u64,
     texts: &Texts,
     mode: Mode,
 ) -> Result<Vec<(String, Vec<f32>)>, Failed> {

@@ -6,7 +6,7 @@ mod likelihood;
 
 use super::checks::templates;
 use super::episodes::inputs::newest;
-use super::number_source::Whose;
+use super::number_source::NumberSource;
 use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
 use super::trained;
 use columns::scores;
@@ -44,7 +44,7 @@ struct Score {
     mode: Mode,
     /// The row that a score is taken from: a control for the value of scores.
     #[serde(default)]
-    whose: Whose,
+    whose: NumberSource,
 }
 
 /// The schema of the targets: names that columns can have, and templates.
@@ -73,7 +73,7 @@ pub const OPERATOR: Operator = Operator {
     settings: Settings::of::<Score>(),
     outside: render,
     inside: None,
-    hooks: Hooks { needs, makes, wrong: |node, _| wrong(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
+    hooks: Hooks { needs, makes, mistakes: |node, _| mistakes(node), head: |_| Some(RequiredHead::Language), ..Hooks::NONE },
 };
 
 impl Score {
@@ -92,9 +92,9 @@ fn makes(with: &With) -> Vec<String> {
     with.typed::<Score>().map_or_else(Vec::new, |with| with.targets.keys().map(|name| format!("{SCORE}{name}")).collect())
 }
 
-fn wrong(node: &Node) -> Vec<Mistake> {
+fn mistakes(node: &Node) -> Vec<Mistake> {
     settings::<Score>(node)
-        .map_or_else(|_| vec![], |with| with.templates().filter_map(|(at, text)| templates::wrong(node, &at, text)).collect())
+        .map_or_else(|_| vec![], |with| with.templates().filter_map(|(at, text)| templates::mistake(node, &at, text)).collect())
 }
 
 /// All rows on the first worker: the model is on the policy thread, and one batch gives the same bits on any number of
@@ -112,7 +112,7 @@ pub fn render<'s>(node: &Node, ports: Ports<'s>, _: Scope<'s, u64>, ctx: &Contex
         version = newest(version, rows.get(1).filter(|_| learns))?;
         let Some(view) = View::sorted(&rows[0])? else { return Ok(vec![]) };
         let start = Instant::now();
-        let mut all = scores(&view, &policy, (&with.model, version), &texts, with.mode)?;
+        let mut all = scores(&view, &policy, &with.model, version, &texts, with.mode)?;
         let order = with.whose.order(seed, iteration, &id, view.len());
         all.iter_mut().for_each(|(_, scores)| *scores = order.iter().map(|&i| scores[i]).collect());
         for (name, scores) in &all {

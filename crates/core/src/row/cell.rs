@@ -33,7 +33,7 @@ pub enum Cell {
 pub enum CellError {
     /// It is of another kind, or out of range.
     #[error("must be {expected}, found {actual}")]
-    Wrong {
+    Mismatch {
         /// What the column holds, in words.
         expected: String,
         /// The cell's content, in words.
@@ -52,9 +52,9 @@ pub enum CellError {
 impl Cell {
     /// The value as a column of this kind holds it, or what is wrong with it.
     pub fn read(kind: Kind, value: &Value) -> Result<Cell, CellError> {
-        let wrong = |expected: &str| CellError::Wrong { expected: expected.into(), actual: called(value) };
+        let mismatch = |expected: &str| CellError::Mismatch { expected: expected.into(), actual: called(value) };
         let list = |item: Kind, expected: &str| {
-            let items = value.as_array().ok_or_else(|| wrong(expected))?.iter().enumerate();
+            let items = value.as_array().ok_or_else(|| mismatch(expected))?.iter().enumerate();
             let within = |i: usize, error: CellError| CellError::Item { number: i + 1, error: Box::new(error) };
             items.map(|(i, value)| Cell::read(item, value).map_err(|e| within(i, e))).collect::<Result<_, _>>().map(Cell::List)
         };
@@ -62,8 +62,8 @@ impl Cell {
             Kind::U64 => u64_of(value).map(Cell::U64),
             Kind::U32 => u32_of(value).map(Cell::U32),
             Kind::F32 => f32_of(value).map(Cell::F32),
-            Kind::Bool => value.as_bool().map(Cell::Bool).ok_or_else(|| wrong("`true` or `false`")),
-            Kind::Text => value.as_str().map(|text| Cell::Text(text.into())).ok_or_else(|| wrong("a text")),
+            Kind::Bool => value.as_bool().map(Cell::Bool).ok_or_else(|| mismatch("`true` or `false`")),
+            Kind::Text => value.as_str().map(|text| Cell::Text(text.into())).ok_or_else(|| mismatch("a text")),
             Kind::I32 => i32_of(value).map(Cell::I32),
             Kind::U64List => list(Kind::U64, "a list of whole numbers"),
             Kind::U32List => list(Kind::U32, "a list of whole numbers"),
@@ -167,24 +167,25 @@ pub fn column(kind: Kind, cells: &[Cell]) -> ArrayRef {
 }
 
 fn u64_of(value: &Value) -> Result<u64, CellError> {
-    value.as_u64().ok_or_else(|| CellError::Wrong { expected: "a whole number of at least 0".into(), actual: called(value) })
+    value.as_u64().ok_or_else(|| CellError::Mismatch { expected: "a whole number of at least 0".into(), actual: called(value) })
 }
 
 fn i32_of(value: &Value) -> Result<i32, CellError> {
     let small = value.as_i64().and_then(|n| i32::try_from(n).ok());
-    small.ok_or_else(|| CellError::Wrong { expected: format!("a whole number from {} to {}", i32::MIN, i32::MAX), actual: called(value) })
+    small
+        .ok_or_else(|| CellError::Mismatch { expected: format!("a whole number from {} to {}", i32::MIN, i32::MAX), actual: called(value) })
 }
 
 fn u32_of(value: &Value) -> Result<u32, CellError> {
     let small = value.as_u64().and_then(|n| u32::try_from(n).ok());
-    small.ok_or_else(|| CellError::Wrong { expected: format!("a whole number from 0 to {}", u32::MAX), actual: called(value) })
+    small.ok_or_else(|| CellError::Mismatch { expected: format!("a whole number from 0 to {}", u32::MAX), actual: called(value) })
 }
 
 fn f32_of(value: &Value) -> Result<f64, CellError> {
-    let wrong = |expected: &str| CellError::Wrong { expected: expected.into(), actual: called(value) };
-    let number = value.as_f64().ok_or_else(|| wrong("a number"))?;
+    let mismatch = |expected: &str| CellError::Mismatch { expected: expected.into(), actual: called(value) };
+    let number = value.as_f64().ok_or_else(|| mismatch("a number"))?;
     let fits = (number as f32).is_finite();
-    fits.then_some(number).ok_or_else(|| wrong("a number that an f32 can hold"))
+    fits.then_some(number).ok_or_else(|| mismatch("a number that an f32 can hold"))
 }
 
 /// What a reader would call the value.

@@ -89,7 +89,7 @@ impl<'a> View<'a> {
     }
 
     /// All columns as one batch in the view's order.
-    pub fn whole(&self) -> Result<RecordBatch, RowError> {
+    pub fn batch(&self) -> Result<RecordBatch, RowError> {
         if let ([batch], None) = (self.batches, &self.places) {
             return Ok(batch.clone());
         }
@@ -206,7 +206,7 @@ mod tests {
             let rows = rows(n);
             let pieces = pieces(&rows, seed, length);
             let view = View::sorted(&pieces).unwrap().unwrap();
-            prop_assert_eq!(view.whole().unwrap(), rows.clone());
+            prop_assert_eq!(view.batch().unwrap(), rows.clone());
             let observation = view.column("observation").unwrap();
             prop_assert_eq!(&observation, rows.column_by_name("observation").unwrap());
             let lists = view.lists("prompt_tokens").unwrap();
@@ -246,7 +246,7 @@ mod tests {
         let rewards = |values: &[f32]| row::batch(vec![("reward", Arc::new(Float32Array::from(values.to_vec())) as ArrayRef)]).unwrap();
         let batches = [rewards(&[2.0, 1.0]), rewards(&[0.0])];
         let view = View::sorted(&batches).unwrap().unwrap();
-        assert_eq!(row::f32s(&view.whole().unwrap(), "reward").unwrap().values(), &[2.0, 1.0, 0.0]);
+        assert_eq!(row::f32s(&view.batch().unwrap(), "reward").unwrap().values(), &[2.0, 1.0, 0.0]);
         assert!(View::sorted(&[]).unwrap().is_none() && View::of(&[]).is_none());
         assert!(matches!(view.column("score"), Err(RowError::Missing(name)) if name == "score"));
         let other = [rows(3), rewards(&[1.0])];

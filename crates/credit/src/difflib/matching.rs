@@ -171,16 +171,16 @@ pub fn ratio(matched: usize, characters: usize) -> f64 {
 }
 
 /// The least number of matching characters with which [`ratio`] reaches `at_least`, a number from 0 to 1.
-pub fn wanted(at_least: f64, characters: usize) -> usize {
-    let mut wanted = (at_least * characters as f64 / 2.0).ceil() as usize;
+pub fn required_matches(at_least: f64, characters: usize) -> usize {
+    let mut required_matches = (at_least * characters as f64 / 2.0).ceil() as usize;
     // Rounding may have put the estimate one off: the ratio itself, as difflib rounds it, decides.
-    while wanted > 0 && ratio(wanted - 1, characters) >= at_least {
-        wanted -= 1;
+    while required_matches > 0 && ratio(required_matches - 1, characters) >= at_least {
+        required_matches -= 1;
     }
-    while wanted <= characters / 2 && ratio(wanted, characters) < at_least {
-        wanted += 1;
+    while required_matches <= characters / 2 && ratio(required_matches, characters) < at_least {
+        required_matches += 1;
     }
-    wanted
+    required_matches
 }
 
 #[cfg(test)]
@@ -249,12 +249,12 @@ mod tests {
 
     #[test]
     fn the_threshold_is_compared_as_python_compares_it() {
-        assert_eq!((wanted(1.0, 0), wanted(0.95, 0), wanted(0.0, 7)), (0, 0, 0), "two empty texts are alike");
-        assert_eq!((wanted(1.0, 10), wanted(0.95, 600), wanted(0.85, 3)), (5, 285, 2));
+        assert_eq!((required_matches(1.0, 0), required_matches(0.95, 0), required_matches(0.0, 7)), (0, 0, 0), "two empty texts are alike");
+        assert_eq!((required_matches(1.0, 10), required_matches(0.95, 600), required_matches(0.85, 3)), (5, 285, 2));
         for characters in 1..700 {
             for at_least in [0.1, 0.3, 1.0 / 3.0, 0.7, 0.85, 0.95, 0.999, 1.0] {
                 let least = (0..=characters).find(|m| 2.0 * *m as f64 / characters as f64 >= at_least).unwrap();
-                assert_eq!(wanted(at_least, characters), least, "{at_least} of {characters}");
+                assert_eq!(required_matches(at_least, characters), least, "{at_least} of {characters}");
             }
         }
     }

@@ -4,4 +4,4 @@ mod alphabet;
 mod matching;
 
 pub use alphabet::Alphabet;
-pub use matching::{counts, ratio, wanted, Reference};
+pub use matching::{counts, ratio, required_matches, Reference};

@@ -35,14 +35,14 @@ fn cross_episode_return(input: &EstimatorInput) -> Vec<f64> {
             continue;
         }
         let later = discounts.gamma_attempt * next;
-        let (mut following, beside) = match discounts.boundary {
+        let (mut following, across) = match discounts.boundary {
             Boundary::Paper => (0.0, later),
             Boundary::Code => (later, 0.0),
         };
         for i in episode.clone().rev() {
             let within = rewards[i] + following;
             following = discounts.gamma * within;
-            returns[i] = within + beside;
+            returns[i] = within + across;
         }
         next = returns[episode.start];
     }

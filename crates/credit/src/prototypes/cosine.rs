@@ -27,7 +27,7 @@ impl Likeness for Cosine {
     fn first<'p>(&self, key: &[f32], mut prototypes: impl Iterator<Item = &'p Vec<f32>>) -> Option<usize> {
         let mut before = 0;
         loop {
-            let (mut next, mut count): ([&[f32]; BESIDE], usize) = ([&[]; BESIDE], 0);
+            let (mut next, mut count): ([&[f32]; TILE], usize) = ([&[]; TILE], 0);
             for (place, prototype) in next.iter_mut().zip(prototypes.by_ref()) {
                 *place = prototype;
                 count += 1;
@@ -37,7 +37,7 @@ impl Likeness for Cosine {
             if let Some(place) = (0..count).find(alike) {
                 return Some(before + place);
             }
-            if count < BESIDE {
+            if count < TILE {
                 return None;
             }
             before += count;
@@ -54,7 +54,7 @@ pub fn reaches(cosine: f32, at_least: f32) -> bool {
 /// any width.
 const LANES: usize = 16;
 /// Dot products beside each other: each waits for its own sums alone.
-const BESIDE: usize = 4;
+const TILE: usize = 4;
 
 /// The dot product of two points of one width, in a fixed order of additions.
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -73,16 +73,16 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// of another width.
 pub fn dots(point: &[f32], others: &[&[f32]]) -> Vec<f32> {
     let mut dots = Vec::with_capacity(others.len());
-    for some in others.chunks(BESIDE) {
+    for some in others.chunks(TILE) {
         dots.extend_from_slice(&some_dots(point, some)[..some.len()]);
     }
     dots
 }
 
-/// The same of [`BESIDE`] at most.
-fn some_dots(point: &[f32], others: &[&[f32]]) -> [f32; BESIDE] {
-    match <[&[f32]; BESIDE]>::try_from(others) {
-        Ok(others) if others.iter().all(|other| other.len() == point.len()) => beside(point, others),
+/// The same of [`TILE`] at most.
+fn some_dots(point: &[f32], others: &[&[f32]]) -> [f32; TILE] {
+    match <[&[f32]; TILE]>::try_from(others) {
+        Ok(others) if others.iter().all(|other| other.len() == point.len()) => tile_dots(point, others),
         _ => {
             let dot = |other: &&&[f32]| if other.len() == point.len() { dot(point, other) } else { 0.0 };
             std::array::from_fn(|i| others.get(i).as_ref().map_or(0.0, dot))
@@ -90,13 +90,13 @@ fn some_dots(point: &[f32], others: &[&[f32]]) -> [f32; BESIDE] {
     }
 }
 
-type Sums = [[f32; LANES]; BESIDE];
+type Sums = [[f32; LANES]; TILE];
 
 /// The sums, each lane's products added in their order, by the widest vectors that the processor has; then the lanes in
 /// theirs, and what is left over. A product is rounded before it is added whatever the vectors are, so the bits are the
 /// same.
-fn beside(point: &[f32], others: [&[f32]; BESIDE]) -> [f32; BESIDE] {
-    let mut sums: Sums = [[0.0; LANES]; BESIDE];
+fn tile_dots(point: &[f32], others: [&[f32]; TILE]) -> [f32; TILE] {
+    let mut sums: Sums = [[0.0; LANES]; TILE];
     add_products(point, others, &mut sums);
     let mut dots = add_lanes(&sums);
     let whole = point.len() / LANES * LANES;
@@ -106,11 +106,11 @@ fn beside(point: &[f32], others: [&[f32]; BESIDE]) -> [f32; BESIDE] {
     dots
 }
 
-fn add_products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
+fn add_products(point: &[f32], others: [&[f32]; TILE], sums: &mut Sums) {
     #[cfg(target_arch = "x86_64")]
     {
         #[target_feature(enable = "avx2")]
-        fn avx2(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
+        fn avx2(point: &[f32], others: [&[f32]; TILE], sums: &mut Sums) {
             products(point, others, sums);
         }
         if is_x86_feature_detected!("avx2") {
@@ -122,11 +122,11 @@ fn add_products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
 }
 
 #[inline(always)]
-fn products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
+fn products(point: &[f32], others: [&[f32]; TILE], sums: &mut Sums) {
     // Written out, so that the compiler holds all sums in registers: as a loop over the four it takes five times as
     // long.
     let [a, b, c, d] = others.map(|other| other.as_chunks::<LANES>().0);
-    let mut own: Sums = [[0.0; LANES]; BESIDE];
+    let mut own: Sums = [[0.0; LANES]; TILE];
     for ((((x, a), b), c), d) in point.as_chunks::<LANES>().0.iter().zip(a).zip(b).zip(c).zip(d) {
         for lane in 0..LANES {
             own[0][lane] += x[lane] * a[lane];
@@ -142,10 +142,10 @@ fn products(point: &[f32], others: [&[f32]; BESIDE], sums: &mut Sums) {
 /// neither.
 #[inline(never)]
 #[allow(clippy::needless_range_loop)] // lane by lane, four beside each other: a vector of four
-fn add_lanes(sums: &Sums) -> [f32; BESIDE] {
-    let mut dots = [0f32; BESIDE];
+fn add_lanes(sums: &Sums) -> [f32; TILE] {
+    let mut dots = [0f32; TILE];
     for lane in 0..LANES {
-        for i in 0..BESIDE {
+        for i in 0..TILE {
             dots[i] += sums[i][lane];
         }
     }

@@ -1,7 +1,7 @@
 //! Likeness of texts: the share of characters that match, as Python's difflib has it.
 
 use super::Likeness;
-use crate::difflib::{counts, wanted, Alphabet, Reference};
+use crate::difflib::{counts, required_matches, Alphabet, Reference};
 
 /// Texts are alike whose `difflib.SequenceMatcher(None, key, prototype, autojunk).ratio()` is at least this.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ impl Likeness for Ratio {
     /// What is skipped couldn't have changed the answer: texts whose lengths differ too much, and texts with too few
     /// characters in common, in any order.
     fn alike(&self, key: &ComparedText, prototype: &Reference) -> bool {
-        let matching = wanted(self.at_least, key.characters.len() + prototype.len());
+        let matching = required_matches(self.at_least, key.characters.len() + prototype.len());
         key.characters.len().min(prototype.len()) >= matching
             && prototype.at_most(&key.counts) >= matching
             && prototype.reaches(&key.characters, matching)

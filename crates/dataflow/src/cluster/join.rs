@@ -40,7 +40,7 @@ impl Cluster {
     }
 
     /// The first of the processes with higher numbers that isn't connected for every purpose.
-    fn missing(&self) -> Option<usize> {
+    fn unconnected(&self) -> Option<usize> {
         let [rows, ..] = &self.sockets;
         (self.process + 1..rows.len()).find(|&p| self.sockets.iter().any(|sockets| sockets[p].is_none()))
     }
@@ -49,7 +49,7 @@ impl Cluster {
     /// on.
     fn accept(&mut self, same: &RunIdentity, waiting: &mut PeerWait) -> Result<(), ClusterError> {
         let mut refused = None;
-        while let Some(next) = self.missing() {
+        while let Some(next) = self.unconnected() {
             if waiting.over() {
                 return Err(ClusterError::Missing { process: next, seconds: PATIENCE.as_secs(), refused });
             }
@@ -93,9 +93,9 @@ impl Cluster {
 
     /// Gives a guest its place.
     fn welcome(&mut self, Greeted { greeting, stream, .. }: Greeted) {
-        let told = say(&stream, &Answer::Welcome(Welcome { refused: None, news: self.news.clone() })).is_ok();
+        let welcomed = say(&stream, &Answer::Welcome(Welcome { refused: None, news: self.news.clone() })).is_ok();
         // Otherwise it is gone, and is waited for again.
-        if told {
+        if welcomed {
             self.sockets[greeting.purpose as usize][greeting.process] = Some(stream);
         }
     }
@@ -207,10 +207,10 @@ mod tests {
             let [first, second] = two_hosts().map(|hosts| Hosts { secret: secret.into(), ..hosts });
             let address = first.addresses[0].clone();
             let here = thread::spawn(move || {
-                let told = Mutex::new(Vec::new());
-                let meanwhile = Meanwhile { stopped: &|| false, tell: &|text| told.lock().unwrap().push(text.to_string()) };
+                let welcomed = Mutex::new(Vec::new());
+                let meanwhile = Meanwhile { stopped: &|| false, tell: &|text| welcomed.lock().unwrap().push(text.to_string()) };
                 Cluster::join(&first, &same(), Value::Null, &meanwhile).map(drop).unwrap();
-                told.into_inner().unwrap()
+                welcomed.into_inner().unwrap()
             });
             let other = joined(&second, &RunIdentity { pipeline: "b".into(), ..same() }, Value::Null).err().unwrap().to_string();
             assert!(other.contains("another pipeline"), "{other}");
@@ -224,8 +224,8 @@ mod tests {
                 assert!(answer.contains(expected), "{answer}");
             }
             joined(&second, &same(), Value::Null).unwrap();
-            let told = here.join().unwrap();
-            assert!(told.iter().any(|text| text.contains("another pipeline")), "{told:?}");
+            let welcomed = here.join().unwrap();
+            assert!(welcomed.iter().any(|text| text.contains("another pipeline")), "{welcomed:?}");
         }
     }
 

@@ -105,8 +105,8 @@ pub(super) fn view(value: Value, step: bool, last: &mut Option<Vec<String>>) -> 
     let info = shown.info.unwrap_or_default();
     within_limits(actions.as_deref().unwrap_or_default())?;
     named(&info, shown.kind.as_deref())?;
-    if let Some(wrong) = shown.call.as_ref().and_then(|call| call.wrong()) {
-        return Err(malformed(wrong));
+    if let Some(fault) = shown.call.as_ref().and_then(|call| call.fault()) {
+        return Err(malformed(fault));
     }
     let credit = call::credit(shown.credit.unwrap_or_default()).map_err(malformed)?;
     let unread = call::names(shown.unread.unwrap_or_default()).map_err(malformed)?;

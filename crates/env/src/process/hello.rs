@@ -62,7 +62,7 @@ pub struct Hello {
     pub rules: String,
     /// The words of its texts, if it names any. An empty list says that single bytes are enough.
     pub words: Option<Vec<String>>,
-    /// The range of the world's own score, if it has one.
+    /// The range of the environment's own score, if it has one.
     pub score: Option<(f64, f64)>,
     /// Whether task, seed and actions decide every answer.
     pub deterministic: bool,

@@ -115,8 +115,8 @@ impl Pool {
     /// Carries out an action in each of these episodes, without waiting for the views; where the third element is true,
     /// the program's expert is also asked for the action that comes next.
     pub fn step(&mut self, moves: &[(usize, Act, bool)]) {
-        self.ask(moves.iter().flat_map(|(episode, action, led)| {
-            let asks = [Some(EpisodeRequest::Step(*action)), led.then_some(EpisodeRequest::Expert)];
+        self.ask(moves.iter().flat_map(|(episode, action, expert)| {
+            let asks = [Some(EpisodeRequest::Step(*action)), expert.then_some(EpisodeRequest::Expert)];
             asks.into_iter().flatten().map(|ask| (*episode, ask))
         }));
     }

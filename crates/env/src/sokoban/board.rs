@@ -124,7 +124,7 @@ impl Board {
     }
 
     /// The cell beside a free cell.
-    pub fn beside(&self, at: usize, direction: Direction) -> usize {
+    pub fn neighbour(&self, at: usize, direction: Direction) -> usize {
         match direction {
             Direction::Up => at - self.width,
             Direction::Down => at + self.width,
@@ -137,11 +137,11 @@ impl Board {
     /// A move against a wall or a stuck box changes nothing and costs the same.
     pub fn walk(&mut self, direction: Direction) -> f64 {
         let before = self.on_target;
-        let next = self.beside(self.player, direction);
+        let next = self.neighbour(self.player, direction);
         match self.cells[next] & (WALL | BOX) {
             0 => self.player = next,
             BOX => {
-                let behind = self.beside(next, direction);
+                let behind = self.neighbour(next, direction);
                 if self.cells[behind] & (WALL | BOX) == 0 {
                     self.cells[next] &= !BOX;
                     self.cells[behind] |= BOX;

@@ -119,13 +119,13 @@ impl<'a> Reverse<'a> {
         }
         for pulling in [true, false] {
             for (direction, back) in Direction::ALL.into_iter().zip([1, 0, 3, 2]) {
-                let to = self.board.beside(player, direction);
+                let to = self.board.neighbour(player, direction);
                 if self.board.wall(to) || boxes[..count].contains(&to) {
                     continue;
                 }
                 let (mut moved, mut pulled) = (boxes, 0);
                 if pulling {
-                    let behind = self.board.beside(player, Direction::ALL[back]);
+                    let behind = self.board.neighbour(player, Direction::ALL[back]);
                     if let Some(i) = boxes[..count].iter().position(|&at| at == behind) {
                         (moved[i], pulled) = (player, 1);
                     }

@@ -42,8 +42,8 @@ fn pushes(board: &Board) -> Vec<Option<u32>> {
     while let Some(at) = queue.pop_front() {
         for direction in Direction::ALL {
             // A box came from `from` by a push of a player who stood one cell further.
-            let from = board.beside(at, direction);
-            if !board.wall(from) && needed[from].is_none() && !board.wall(board.beside(from, direction)) {
+            let from = board.neighbour(at, direction);
+            if !board.wall(from) && needed[from].is_none() && !board.wall(board.neighbour(from, direction)) {
                 needed[from] = needed[at].map(|n: u32| n + 1);
                 queue.push_back(from);
             }
@@ -94,7 +94,7 @@ pub fn solve(board: &Board, limit: usize) -> Option<Vec<(u64, Direction)>> {
             return None;
         }
         for direction in Direction::ALL {
-            let to = board.beside((key & 255) as usize, direction);
+            let to = board.neighbour((key & 255) as usize, direction);
             if board.wall(to) {
                 continue;
             }
@@ -103,7 +103,7 @@ pub fn solve(board: &Board, limit: usize) -> Option<Vec<(u64, Direction)>> {
             let moved = &mut moved[..count];
             let mut left = left;
             if let Some(pushed) = boxes.iter().position(|&b| b as usize == to) {
-                let behind = board.beside(to, direction);
+                let behind = board.neighbour(to, direction);
                 if board.wall(behind) || boxes.contains(&(behind as u8)) {
                     continue;
                 }

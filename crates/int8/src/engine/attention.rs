@@ -10,7 +10,7 @@
 //! are looked at together.
 
 use super::kv::{Heads, KvNumber, PAGE};
-use crate::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
+use crate::products::vectors::{sum, Lanes, Vector, LANES};
 
 /// The keys and values that a token attends to: the first `count` places of `pages`; the part from `at` on belongs to a
 /// block.

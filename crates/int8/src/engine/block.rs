@@ -7,7 +7,7 @@ use super::rope::turn;
 use super::{Adapters, BlockWeights, Engine};
 use crate::products::dense::StridedRows;
 use crate::products::rounded::Rounded;
-use crate::products::vectors::{exp, vectorised};
+use crate::products::vectors::exp;
 
 /// Rows that go through the feed-forward part together: what is inside it is several times as wide as the stream, and
 /// stays in the processor's caches for as many.

@@ -5,7 +5,7 @@ use super::{AdaptedEngine, Engine};
 use crate::products::dense::StridedRows;
 use crate::products::isa::Isa;
 use crate::products::rounded::Rounded;
-use crate::products::vectors::{dot, exp, sum, vectorised, LANES};
+use crate::products::vectors::{dot, exp, sum, LANES};
 
 /// Logits whose masses are added up at a time.
 pub const MASS: usize = 256;

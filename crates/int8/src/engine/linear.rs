@@ -15,7 +15,6 @@ use crate::products::isa::Isa;
 use crate::products::matrix::{spread_out, Matrix};
 use crate::products::product;
 use crate::products::rounded::{leave, round, Rounded};
-use crate::products::vectors::vectorised;
 use flow_model::lora::AdapterPart;
 use flow_model::parameters::Layout;
 use std::sync::OnceLock;

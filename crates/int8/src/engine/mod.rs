@@ -33,7 +33,7 @@ mod tiles;
 
 use super::products::isa::Isa;
 use flow_model::config::{DecoderConfig, OutputHead, EMBEDDING, NORM, OUTPUT, VALUE_HEAD};
-use flow_model::lora::{whole, Adapter};
+use flow_model::lora::{replacement, Adapter};
 use flow_model::parameters::Layout;
 use linear::{FrozenLinear, FrozenMatrix, MatrixAdapters};
 use rope::RopeTables;
@@ -149,9 +149,9 @@ impl Engine {
                 MatrixAdapters::new(leaf.map(|leaf| adapter.parts(base, leaf)).unwrap_or_default(), adapter.lora.scaling(), own, flat)
             })
         };
-        let learnt = own.leaf_of(&whole(VALUE_HEAD)).map(|leaf| own.leaves[leaf].at as usize);
-        let learnt = learnt.map(|at| ValueHead { weights: flat[at..at + self.config.width].to_vec(), at: Some(at) });
-        Adapters { blocks: (0..self.blocks.len()).map(block).collect(), head: learnt.or_else(|| self.own_head()), len: flat.len() }
+        let trained = own.leaf_of(&replacement(VALUE_HEAD)).map(|leaf| own.leaves[leaf].at as usize);
+        let trained = trained.map(|at| ValueHead { weights: flat[at..at + self.config.width].to_vec(), at: Some(at) });
+        Adapters { blocks: (0..self.blocks.len()).map(block).collect(), head: trained.or_else(|| self.own_head()), len: flat.len() }
     }
 
     /// No adapters.

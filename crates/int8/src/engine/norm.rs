@@ -1,6 +1,6 @@
 //! The norm by the root of the mean square (Zhang and Sennrich 2019): y = g x / sqrt(mean(x^2) + eps).
 
-use crate::products::vectors::{dot, vectorised};
+use crate::products::vectors::dot;
 
 /// 1 / sqrt(mean(x^2) + eps).
 #[inline(always)]

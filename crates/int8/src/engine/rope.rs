@@ -1,7 +1,6 @@
 //! Rotary positions (see [`flow_model::rope`]), row by row: the pair of numbers i and i + head / 2 of a head
 //! is turned by its place times frequency i.
 
-use crate::products::vectors::vectorised;
 use flow_model::rope::RopeConfig;
 
 /// Cosine and sine of each place times each frequency, `[context, head / 2]`.

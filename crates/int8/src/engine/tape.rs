@@ -13,7 +13,7 @@ use super::rope::turn;
 use super::{AdaptedEngine, BlockWeights, Engine, MatrixFormat, ValueHead};
 use crate::products::dense::StridedRows;
 use crate::products::rounded::Rounded;
-use crate::products::vectors::{exp, vectorised};
+use crate::products::vectors::exp;
 use crate::trie::Trie;
 
 /// States whose logits exist at a time.

@@ -4,7 +4,7 @@
 //! bits follow from the row and the matrix alone.
 
 use super::isa::Isa;
-use super::vectors::{vectorised, Lanes, Vector, LANES};
+use super::vectors::{Lanes, Vector, LANES};
 
 /// A matrix `[outputs, inputs]`, in panels of [`LANES`] outputs: the numbers of an input one after the other.
 #[derive(Clone)]

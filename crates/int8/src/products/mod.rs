@@ -13,6 +13,9 @@
 //! matrix alone: not from the rows beside it, the threads, or the width of the processor's vectors. Both kernels
 //! (`tiles`, with any vectors, and `amx`) give the same ones.
 
+#[macro_use]
+mod vectorised;
+
 pub mod aligned;
 #[cfg(target_arch = "x86_64")]
 mod amx;

@@ -3,7 +3,7 @@
 use super::aligned::Scratch;
 use super::dense::StridedRows;
 use super::isa::{Isa, Level};
-use super::vectors::{sum, vectorised, Vector, LANES, MAGIC};
+use super::vectors::{sum, Vector, LANES, MAGIC};
 use super::{GROUP, TILE, TILED};
 
 /// Rows of numbers rounded to whole ones from -127 to 127, with a scale for each group of [`GROUP`] of a row.

@@ -6,7 +6,7 @@
 
 use super::matrix::Matrix;
 use super::rounded::Rounded;
-use super::vectors::{vectorised, Vector};
+use super::vectors::Vector;
 use super::{GROUP, PANEL};
 use std::ops::Range;
 

@@ -84,8 +84,8 @@ impl RunPair {
 
     /// The joined turns of a side, empty where it logged none.
     fn turns(&self, side: usize) -> String {
-        let there = self.tables[side].iter().any(|t| t.name == "trajectories");
-        if there {
+        let logged = self.tables[side].iter().any(|t| t.name == "trajectories");
+        if logged {
             format!("{}.trajectories", ["a", "b"][side])
         } else {
             format!("({})", empty(&NAME))
@@ -161,7 +161,7 @@ impl RunPair {
             self.require_unique_names(node, &keys)?;
             let differ = compared.iter().zip(&counts[3..]).filter(|(_, n)| **n > 0).map(|((c, _), n)| (c.clone(), *n)).collect();
             let only =
-                |here: &TypedColumns, there: &TypedColumns| here.iter().filter(|(c, _)| !has(there, c)).map(|(c, _)| c.clone()).collect();
+                |one: &TypedColumns, other: &TypedColumns| one.iter().filter(|(c, _)| !has(other, c)).map(|(c, _)| c.clone()).collect();
             let (columns_only_a, columns_only_b) = (only(columns, theirs), only(theirs, columns));
             diffs.push(NodeDiff {
                 node: node.clone(),
@@ -231,8 +231,8 @@ impl RunPair {
             for (side, node, name) in [(0, a, "x"), (1, b, "y")] {
                 let own = self.sides[side].iter().any(|(id, columns)| id == node && has(columns, column));
                 let from = if own { name } else { ["t", "u"][side] };
-                let there = own || self.turns_have(side, column);
-                let value = if there { format!("{from}.{}::DOUBLE", quoted(column)) } else { "NULL::DOUBLE".into() };
+                let exists = own || self.turns_have(side, column);
+                let value = if exists { format!("{from}.{}::DOUBLE", quoted(column)) } else { "NULL::DOUBLE".into() };
                 select += &format!(", {value} AS {column}_{}", ["a", "b"][side]);
             }
         }

@@ -50,7 +50,7 @@ impl Expressions {
     /// The first column whose expression can't be computed, and why: another column's name, what is no expression, a
     /// function that may not be called, types that don't fit.
     pub fn new(columns: &BTreeMap<String, String>, own: &[&str]) -> Result<Expressions, (String, LogError)> {
-        let db = views::alone().map_err(|error| (String::new(), error.into()))?;
+        let db = views::empty_database().map_err(|error| (String::new(), error.into()))?;
         let own = own.iter().map(|name| name.to_string()).collect();
         let (reads, last) = (NAME.map(String::from).into(), BTreeSet::new());
         let mut expressions = Expressions { columns: Vec::new(), own, reads, last, others: false, db };

@@ -18,7 +18,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
             let (Some(port), Some(from)) = (edge.spec, edge.node) else { continue };
             for column in port.needs.iter().filter(|c| !has(from, c)) {
                 let who = format!("the port `{}` of `{}` needs the column `{column}`", edge.port, draft.id);
-                let (why, help) = missing(column, edge, draft, nodes, &available, catalog);
+                let (why, help) = missing_column(column, edge, draft, nodes, &available, catalog);
                 report.add(edge.at, format!("{who}, {why}"), help);
             }
         }
@@ -44,7 +44,7 @@ pub fn columns(nodes: &[Draft], cyclic: &BTreeSet<usize>, catalog: &Catalog, rep
                 if edge.node.is_some_and(|from| !has(from, &need.column)) {
                     // Settings that call for a column without naming it are better shown the input that lacks it.
                     let at = if need.at.is_empty() { edge.at } else { at };
-                    let (why, help) = missing(&need.column, edge, draft, nodes, &available, catalog);
+                    let (why, help) = missing_column(&need.column, edge, draft, nodes, &available, catalog);
                     report.add(at, format!("`{}` needs the column `{}` here, {why}", draft.id, need.column), help);
                 }
             }
@@ -111,7 +111,7 @@ fn main(draft: &Draft) -> Option<usize> {
 }
 
 /// Why a column doesn't arrive by `edge` at the node `to`, and what can be done.
-fn missing(
+fn missing_column(
     column: &str,
     edge: &DraftEdge,
     to: &Draft,

@@ -1,6 +1,6 @@
 //! The edges into a node: ports, the nodes that feed them, and delays.
 
-use super::keys::{inner, unknown_keys, whole, EDGE};
+use super::keys::{inner, unknown_keys, whole_number, EDGE};
 use super::names::NodeNames;
 use super::sketch::{Draft, DraftEdge, Sketch};
 use crate::parse::{Location, Report, Shape, Tree};
@@ -73,7 +73,7 @@ fn edge<'a>(
     let mut staleness = None;
     let named = if delayed {
         unknown_keys(from, &EDGE, "a delayed edge", report);
-        let k = from.get("staleness").map_or(Some(0), |t| whole(t, "staleness", 0, MOST_STALENESS, report));
+        let k = from.get("staleness").map_or(Some(0), |t| whole_number(t, "staleness", 0, MOST_STALENESS, report));
         staleness = Some(k.unwrap_or(0));
         let Some(after) = from.get("after") else {
             return report.add(port_at, "a delayed edge needs `after`", Some(format!("write `{port}: {{ after: node, staleness: 0 }}`")));

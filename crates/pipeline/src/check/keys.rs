@@ -37,7 +37,7 @@ pub fn map<'a>(tree: &'a Tree, key: &str, expected: &str, report: &mut Report) -
 }
 
 /// The whole number in there, if it is one and within the limits.
-pub fn whole(tree: &Tree, key: &str, least: u64, most: u64, report: &mut Report) -> Option<u64> {
+pub fn whole_number(tree: &Tree, key: &str, least: u64, most: u64, report: &mut Report) -> Option<u64> {
     let value = match &tree.value {
         Shape::Scalar(Value::Number(number)) => number.as_u64(),
         _ => None,

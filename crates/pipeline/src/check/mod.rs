@@ -23,7 +23,7 @@ pub use loops::schema as loop_schema;
 
 use super::parse::{Report, Shape, Tree, TreeEntry};
 use super::{Catalog, Code, Pipeline, WeightRetention};
-use keys::{inner, map, misspelt, plain, unknown_keys, whole, PLAIN, TOP};
+use keys::{inner, map, misspelt, plain, unknown_keys, whole_number, PLAIN, TOP};
 use nodes::nodes;
 use serde_json::Value;
 use sketch::Sketch;
@@ -48,9 +48,9 @@ pub fn check(tree: &Tree, folder: &Path, look: bool, catalog: &Catalog, report: 
     }
     let columns = catalog.logged.is_empty().then_some(columns);
     let pipeline = resolve::pipeline(sketch, &order.sorted, &columns, tree.json());
-    for wrong in (catalog.wrong)(&pipeline) {
-        report.kind(wrong.code);
-        report.add(tree.deepest(pipeline.written(&wrong.at)).at, wrong.message, wrong.help);
+    for mistake in (catalog.mistakes)(&pipeline) {
+        report.kind(mistake.code);
+        report.add(tree.deepest(pipeline.written(&mistake.at)).at, mistake.message, mistake.help);
     }
     (report.len() == 0).then_some(pipeline)
 }
@@ -86,8 +86,8 @@ fn top<'a>(tree: &'a Tree, catalog: &'a Catalog, report: &mut Report) -> Sketch<
             None => report.add(about.at, format!("`about` must be a text, found {}", about.called()), None),
         }
     }
-    sketch.iterations = tree.get("iterations").and_then(|t| whole(t, "iterations", 1, u64::MAX, report)).unwrap_or(1);
-    sketch.seed = tree.get("seed").and_then(|t| whole(t, "seed", 0, u64::MAX, report)).unwrap_or(0);
+    sketch.iterations = tree.get("iterations").and_then(|t| whole_number(t, "iterations", 1, u64::MAX, report)).unwrap_or(1);
+    sketch.seed = tree.get("seed").and_then(|t| whole_number(t, "seed", 0, u64::MAX, report)).unwrap_or(0);
     (sketch.models, _) = entries(tree, "models", "model", &catalog.model, report);
     (sketch.agents, sketch.misfits) = entries(tree, "agents", "agent", &catalog.agent, report);
     report.kind(Code::Node);

@@ -1,6 +1,6 @@
 //! An unfinished answer: its tokens, the allowed next ones, and its end.
 
-use crate::generate::penalties::Said;
+use crate::generate::penalties::TokenCounts;
 use crate::generate::sample::{draw_row, recorded_row};
 use crate::generate::stops::Stops;
 use crate::model::Net;
@@ -35,7 +35,7 @@ pub struct PartialAnswer<'a> {
     /// The texts that end it.
     stops: Stops<'a>,
     /// What may make tokens less likely; nothing where decoding isn't free.
-    pub said: Option<Said>,
+    pub counts: Option<TokenCounts>,
 }
 
 impl<'a> PartialAnswer<'a> {
@@ -43,16 +43,16 @@ impl<'a> PartialAnswer<'a> {
     ///
     /// # Errors
     /// [`PolicyError::Row`] with `index`, if the model can't read the prompt with its longest answer.
-    pub fn new(request: &'a Request, index: usize, (sampling, stops): (&Sampling, Stops<'a>), net: &'a Net) -> Result<PartialAnswer<'a>> {
-        let wrong = |fault| PolicyError::Row { row: index, fault };
+    pub fn new(request: &'a Request, index: usize, sampling: &Sampling, stops: Stops<'a>, net: &'a Net) -> Result<PartialAnswer<'a>> {
+        let fault = |fault| PolicyError::Row { row: index, fault };
         let limit = request.longest(sampling);
-        check(&request.prompt, &request.choices, limit, &net.sizes).map_err(wrong)?;
+        check(&request.prompt, &request.choices, limit, &net.sizes).map_err(fault)?;
         let constraint =
-            if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?) };
+            if request.choices.is_empty() { None } else { Some(ChoiceConstraint::new(&request.choices, &net.ends).map_err(fault)?) };
         let free = request.choices.iter().all(|choice| choice.last() == Some(&OPEN));
-        let said = (free && sampling.penalises()).then(|| Said::new(&request.prompt, sampling));
+        let counts = (free && sampling.penalises()).then(|| TokenCounts::new(&request.prompt, sampling));
         let ((prompt, read, forced, reply), seed, ends, done) = (Default::default(), request.seed, &net.ends, limit == 0);
-        let mut answer = PartialAnswer { index, seed, constraint, prompt, read, forced, reply, limit, ends, said, stops, done };
+        let mut answer = PartialAnswer { index, seed, constraint, prompt, read, forced, reply, limit, ends, counts, stops, done };
         while let Some(token) = answer.constraint.as_ref().and_then(ChoiceConstraint::forced) {
             answer.write(token, 0.0);
             if let Some(constraint) = &mut answer.constraint {
@@ -80,7 +80,7 @@ impl<'a> PartialAnswer<'a> {
     fn write(&mut self, token: u32, logprob: f32) {
         self.reply.tokens.push(token);
         self.reply.logprobs.push(logprob);
-        self.said.iter_mut().for_each(|said| said.say(token));
+        self.counts.iter_mut().for_each(|counts| counts.say(token));
     }
 
     /// The tokens drawn.
@@ -89,13 +89,13 @@ impl<'a> PartialAnswer<'a> {
     }
 
     /// What may make the next token less likely: nothing while only some tokens may come.
-    fn penalised(&self) -> Option<&Said> {
-        self.said.as_ref().filter(|_| self.constraint.is_none())
+    fn penalised(&self) -> Option<&TokenCounts> {
+        self.counts.as_ref().filter(|_| self.constraint.is_none())
     }
 
     /// Writes the next token, drawn from `logits` (one a token of the vocabulary), and whatever is certain after it.
     pub fn next(&mut self, logits: &[f32], sampling: &Sampling) {
-        let changed = self.penalised().and_then(|said| said.changed(logits, sampling));
+        let changed = self.penalised().and_then(|counts| counts.changed(logits, sampling));
         self.step(|allowed, unit| match &changed {
             None => draw(logits, allowed, sampling, unit),
             Some(changed) => {
@@ -107,7 +107,7 @@ impl<'a> PartialAnswer<'a> {
 
     /// The same of logits that were computed row by row.
     pub fn next_of(&mut self, isa: Isa, logits: &[f32], sampling: &Sampling) {
-        let changed = self.penalised().and_then(|said| said.changed(logits, sampling));
+        let changed = self.penalised().and_then(|counts| counts.changed(logits, sampling));
         self.step(|allowed, unit| match &changed {
             None => draw_row(isa, logits, allowed, sampling, unit),
             Some(changed) => {

@@ -7,7 +7,7 @@
 //! by rounding.
 
 use crate::generate::answer::PartialAnswer;
-use crate::generate::penalties::Said;
+use crate::generate::penalties::TokenCounts;
 use crate::tensors::{indices, values};
 use flow_model::draw::draw;
 use flow_model::Sampling;
@@ -22,7 +22,7 @@ const ROWS: i64 = 256;
 /// Writes the next token of each of `answers`, which come with their row of `logits` `[rows, vocabulary]`.
 pub fn next(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampling: &Sampling) {
     if logits.device().is_cuda() {
-        return next_there(logits, answers, sampling);
+        return next_on_device(logits, answers, sampling);
     }
     let (vocab, logits) = (logits.size()[1] as usize, values(logits));
     for (row, answer) in answers {
@@ -31,7 +31,7 @@ pub fn next(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampli
 }
 
 /// As [`next`], drawn where the logits lie.
-pub fn next_there(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampling: &Sampling) {
+pub fn next_on_device(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], sampling: &Sampling) {
     let (vocab, device) = (logits.size()[1], logits.device());
     // Among the few tokens that choices allow it is drawn here, and only their logits come over.
     let allowed: Vec<Option<Vec<u32>>> = answers.iter().map(|(_, answer)| answer.allowed()).collect();
@@ -46,9 +46,9 @@ pub fn next_there(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], 
     for free in free.chunks(ROWS as usize) {
         let rows: Vec<i64> = free.iter().map(|&i| answers[i].0 as i64).collect();
         let units: Vec<f64> = free.iter().map(|&i| answers[i].1.unit()).collect();
-        let said: Vec<Option<&Said>> = free.iter().map(|&i| answers[i].1.said.as_ref()).collect();
+        let counts: Vec<Option<&TokenCounts>> = free.iter().map(|&i| answers[i].1.counts.as_ref()).collect();
         let logits = logits.index_select(0, &indices(&rows, device));
-        drawn.extend(draw_rows(&logits, penalised(&logits, &said, sampling).as_ref(), &units, sampling));
+        drawn.extend(draw_rows(&logits, penalised(&logits, &counts, sampling).as_ref(), &units, sampling));
     }
     let (mut few, mut drawn) = (few.as_slice(), drawn.into_iter());
     for ((_, answer), allowed) in answers.iter_mut().zip(&allowed) {
@@ -68,23 +68,23 @@ pub fn next_there(logits: &Tensor, answers: &mut [(usize, &mut PartialAnswer)], 
 }
 
 /// The logits `[rows, vocabulary]` after penalties on tokens of each row's answer; none where nothing is penalised.
-fn penalised(logits: &Tensor, said: &[Option<&Said>], sampling: &Sampling) -> Option<Tensor> {
+fn penalised(logits: &Tensor, counts: &[Option<&TokenCounts>], sampling: &Sampling) -> Option<Tensor> {
     if !sampling.penalises() {
         return None;
     }
     let vocab = logits.size()[1];
-    let tokens = |(row, said): (usize, &Option<&Said>)| {
-        said.iter().flat_map(|said| said.tokens()).map(|token| row as i64 * vocab + i64::from(token)).collect::<Vec<_>>()
+    let tokens = |(row, counts): (usize, &Option<&TokenCounts>)| {
+        counts.iter().flat_map(|counts| counts.tokens()).map(|token| row as i64 * vocab + i64::from(token)).collect::<Vec<_>>()
     };
-    let places: Vec<i64> = said.iter().enumerate().flat_map(tokens).collect();
+    let places: Vec<i64> = counts.iter().enumerate().flat_map(tokens).collect();
     let places = indices(&places, logits.device());
     let flat = logits.reshape([-1]);
     let mut own = values(&flat.index_select(0, &places)).into_iter();
     let mut changed = Vec::new();
-    for said in said.iter().flatten() {
-        let logits: Vec<f32> = own.by_ref().take(said.tokens().count()).collect();
-        let by_token: BTreeMap<u32, f32> = said.tokens().zip(logits).collect();
-        changed.extend(said.penalised(|token| by_token[&token], sampling).map(|(_, logit)| logit));
+    for counts in counts.iter().flatten() {
+        let logits: Vec<f32> = own.by_ref().take(counts.tokens().count()).collect();
+        let by_token: BTreeMap<u32, f32> = counts.tokens().zip(logits).collect();
+        changed.extend(counts.penalised(|token| by_token[&token], sampling).map(|(_, logit)| logit));
     }
     let changed = Tensor::from_slice(&changed).to_device(logits.device()).to_kind(logits.kind());
     Some(flat.index_copy(0, &places, &changed).view_as(logits))

@@ -24,7 +24,7 @@ use decode::write;
 use flow_int8::trie::shared;
 use flow_model::{GenerationOutput, Request, Result, Sampling, Tally, PAD_TO};
 use flow_text::Tokenizer;
-use read::{read_there, ReadResult};
+use read::{read_on_device, ReadResult};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use stops::Stops;
@@ -56,7 +56,7 @@ pub fn generate(
     threads: usize,
 ) -> Result<GenerationOutput> {
     let stops = Stops { texts: &sampling.stop, tokenizer };
-    let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, (sampling, stops), net));
+    let begun = requests.iter().enumerate().map(|(index, request)| PartialAnswer::new(request, index, sampling, stops, net));
     let mut answers = begun.collect::<Result<Vec<_>, _>>()?;
     let mut prompts: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
     for (answer, request) in answers.iter().zip(requests).filter(|(answer, _)| !answer.done) {
@@ -132,7 +132,7 @@ fn answer<'a>(
         drawing::next(logits, &mut rows, sampling);
         begun.into_iter().map(|(_, answer)| answer).collect()
     };
-    let ReadResult { outputs, paths, mut computed } = read_there(net, store, &begins, threads, first)?;
+    let ReadResult { outputs, paths, mut computed } = read_on_device(net, store, &begins, threads, first)?;
     for answer in outputs {
         let index = answer.index;
         answers[index] = answer;
@@ -157,7 +157,7 @@ fn answer<'a>(
     let written = spread(threads, state, &batches, |(net, blocks), &(places, batch)| {
         let more = more(batch);
         let held = batch.len().next_multiple_of(PAD_TO) * (places + more);
-        memory::fits(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
+        memory::require(batch.len(), places + more, (held * net.sizes.cached * size) as u64)?;
         let mut writing: Vec<PartialAnswer> = batch.iter().map(|&(index, _)| answers[index].clone()).collect();
         let prompts: Vec<(usize, &[usize])> = batch.iter().map(|&(_, prompt)| (prompt, paths[prompt].as_slice())).collect();
         let computed = tch::no_grad(|| write(net, blocks, &prompts, places, &mut writing, sampling));
@@ -277,13 +277,13 @@ mod tests {
         let sampling = Sampling { max_tokens: 6, temperature: 0.8, top_p: 0.95, ..penalties };
         let tokenizer = Tokenizer::bytes();
         let stops = Stops { texts: &[], tokenizer: &tokenizer };
-        let begun = |(i, request)| PartialAnswer::new(request, i, (&sampling, stops), net).unwrap();
+        let begun = |(i, request)| PartialAnswer::new(request, i, &sampling, stops, net).unwrap();
         let mut here: Vec<PartialAnswer> = requests.iter().enumerate().map(begun).collect();
         let mut there = here.clone();
         for _ in 0..4 {
             let logits: Vec<f32> = (0..11 * 40).map(|_| 3.0 * random.unit() as f32).collect();
             let logits = Tensor::from_slice(&logits).view([11, 40]);
-            for (answers, next) in [(&mut here, drawing::next as fn(&_, &mut [_], &_)), (&mut there, drawing::next_there)] {
+            for (answers, next) in [(&mut here, drawing::next as fn(&_, &mut [_], &_)), (&mut there, drawing::next_on_device)] {
                 let live = answers.iter_mut().enumerate().filter(|(_, answer)| !answer.done);
                 next(&logits, &mut live.map(|(i, answer)| (i.min(10), answer)).collect::<Vec<_>>(), &sampling);
             }

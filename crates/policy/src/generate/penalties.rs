@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 /// The tokens that a request and its answer have said, and how often the answer has.
 #[derive(Clone, Default)]
-pub struct Said(BTreeMap<u32, u32>);
+pub struct TokenCounts(BTreeMap<u32, u32>);
 
-impl Said {
+impl TokenCounts {
     /// What a prompt says; nothing where nothing is penalised.
-    pub fn new(prompt: &[u32], sampling: &Sampling) -> Said {
-        Said(if sampling.penalises() { prompt.iter().map(|&token| (token, 0)).collect() } else { BTreeMap::new() })
+    pub fn new(prompt: &[u32], sampling: &Sampling) -> TokenCounts {
+        TokenCounts(if sampling.penalises() { prompt.iter().map(|&token| (token, 0)).collect() } else { BTreeMap::new() })
     }
 
     /// The answer says a token.
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn what_was_said_becomes_less_likely() {
         let sampling = Sampling { repetition_penalty: 2.0, frequency_penalty: 0.5, presence_penalty: 0.25, ..Sampling::default() };
-        let mut said = Said::new(&[0, 1], &sampling);
-        [1, 2, 2].into_iter().for_each(|token| said.say(token));
-        assert_eq!(said.changed(&[-1.0, 3.0, 4.0, 5.0], &sampling), Some(vec![-2.0, 0.75, 0.75, 5.0]));
-        assert_eq!(said.changed(&[-1.0, 3.0, 4.0, 5.0], &Sampling::default()), None);
+        let mut counts = TokenCounts::new(&[0, 1], &sampling);
+        [1, 2, 2].into_iter().for_each(|token| counts.say(token));
+        assert_eq!(counts.changed(&[-1.0, 3.0, 4.0, 5.0], &sampling), Some(vec![-2.0, 0.75, 0.75, 5.0]));
+        assert_eq!(counts.changed(&[-1.0, 3.0, 4.0, 5.0], &Sampling::default()), None);
     }
 }

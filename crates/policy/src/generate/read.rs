@@ -53,7 +53,7 @@ pub fn read<T: Send>(
         let (outputs, computed) = rows::read(running, store.page_cache(running), sequences, threads, |i, logits| convert(i, logits))?;
         return Ok(ReadResult { outputs, paths: vec![], computed });
     }
-    read_there(net, store, sequences, threads, |part, outputs| {
+    read_on_device(net, store, sequences, threads, |part, outputs| {
         let (width, outputs) = (outputs.size()[1] as usize, values(outputs));
         part.zip(outputs.chunks(width)).map(|(i, output)| convert(i, output)).collect()
     })
@@ -61,7 +61,7 @@ pub fn read<T: Send>(
 
 /// As [`read`], by libtorch: `convert` gets the outputs after some of the sequences, `[sequences or more, outputs]`,
 /// where they lie.
-pub fn read_there<T: Send>(
+pub fn read_on_device<T: Send>(
     net: &Net,
     store: &mut Store,
     sequences: &[&[u32]],
@@ -71,7 +71,7 @@ pub fn read_there<T: Send>(
     let paths = store.admit(sequences.iter().copied());
     let ready = store.ready();
     let begins = |i: usize| shared(sequences[i - 1], sequences[i]);
-    let passes = runs(sequences.len(), |start| together(net, &sequences[start..]), begins);
+    let passes = runs(sequences.len(), |start| pass_size(net, &sequences[start..]), begins);
     let state = || (net.share(false), store.blocks());
     let done = spread(threads, state, &passes, |(net, blocks), part| {
         let convert = |outputs: &Tensor| convert(part.clone(), outputs);
@@ -87,7 +87,7 @@ pub fn read_there<T: Send>(
 }
 
 /// How many of `sequences`, in order, one pass reads: on a GPU as many as its memory has room for.
-fn together(net: &Net, sequences: &[&[u32]]) -> usize {
+fn pass_size(net: &Net, sequences: &[&[u32]]) -> usize {
     if !net.device().is_cuda() {
         return PROMPTS;
     }

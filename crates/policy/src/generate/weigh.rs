@@ -128,10 +128,10 @@ fn outputs<A: Sync, T: Send + Clone>(
 /// Refuses what the model can't read, and choices that aren't closed.
 fn checked(net: &Net, requests: &[Request]) -> Result<()> {
     for (row, request) in requests.iter().enumerate() {
-        let wrong = |fault: RowFault| PolicyError::Row { row, fault };
+        let fault = |fault: RowFault| PolicyError::Row { row, fault };
         let longest = request.choices.iter().map(Vec::len).max().unwrap_or(0);
-        check(&request.prompt, &request.choices, longest, &net.sizes).map_err(wrong)?;
-        ChoiceConstraint::new(&request.choices, &net.ends).map_err(wrong)?;
+        check(&request.prompt, &request.choices, longest, &net.sizes).map_err(fault)?;
+        ChoiceConstraint::new(&request.choices, &net.ends).map_err(fault)?;
     }
     Ok(())
 }

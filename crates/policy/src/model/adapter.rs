@@ -11,7 +11,7 @@ use crate::moments::Moments;
 use crate::tensors::write as tensors;
 use flow_checkpoint::adapter::{StoredAdapter, MOMENTS};
 use flow_checkpoint::saved::TrainingProgress;
-use flow_model::folder::{json, whole};
+use flow_model::folder::{json, write_atomically};
 use flow_model::lora::Adapter;
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, TRAINED};
 use flow_model::peft::PeftConfig;
@@ -66,7 +66,7 @@ pub struct SavedAdapter<'a> {
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
 pub fn save(saved: &SavedAdapter, folder: &Path) -> Result<()> {
-    whole(folder, |to| {
+    write_atomically(folder, |to| {
         let base = match &saved.base {
             BaseLocation::Named(path) => path.to_string(),
             BaseLocation::Here(model) => {

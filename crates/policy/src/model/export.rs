@@ -8,7 +8,7 @@ use crate::moments::Moments;
 use crate::tensors::write as tensors;
 use flow_checkpoint::saved::{portable, published};
 use flow_checkpoint::stored::open;
-use flow_model::folder::{json, text, whole};
+use flow_model::folder::{json, text, write_atomically};
 use flow_model::on_disk::{CONFIG, WEIGHTS};
 use flow_model::{FileFault, PolicyError, Result};
 use serde_json::{json, Value};
@@ -41,7 +41,7 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind> {
     }
     let config = config(stored.architecture.config()).map_err(|fault| PolicyError::at(from, fault))?;
     let saved = load_stored(stored, Device::Cpu, Kind::Float)?;
-    whole(to, |to| {
+    write_atomically(to, |to| {
         json(&to.join(CONFIG), &config)?;
         for (name, contents) in saved.tokenizer.files() {
             text(&to.join(name), &contents)?;

@@ -5,7 +5,7 @@ use crate::model::linear::linear;
 use crate::model::views::Views;
 use flow_core::seed::{mix, Random};
 use flow_model::config::VALUE_HEAD;
-use flow_model::lora::{matrices, module, names, whole, Adapter};
+use flow_model::lora::{matrices, module, names, replacement, Adapter};
 use flow_model::parameters::{Layout, Leaf, Parameter};
 use tch::{Kind, Tensor};
 
@@ -27,7 +27,7 @@ pub fn merge(adapter: &Adapter, base: &Layout, flat: &mut Tensor, own: &Tensor) 
     let views = Views::new(adapter.layout(), own, false);
     tch::no_grad(|| {
         let head = base.parameters.iter().find(|p| p.name == VALUE_HEAD);
-        if let Some((p, head)) = head.zip(views.get(&whole(VALUE_HEAD))) {
+        if let Some((p, head)) = head.zip(views.get(&replacement(VALUE_HEAD))) {
             flat.narrow(0, p.at, p.len()).copy_(&head.reshape([-1]));
         }
         for p in matrices(base) {

@@ -10,7 +10,7 @@ use crate::moments::Moments;
 use crate::tensors::{named_parts, write as tensors};
 use flow_checkpoint::safetensors::SafetensorsFiles;
 use flow_checkpoint::saved::{has_mean, published, NewModelConfig, TrainingProgress, MEAN};
-use flow_model::folder::{json, text, whole};
+use flow_model::folder::{json, text, write_atomically};
 use flow_model::on_disk::{CONFIG, MOMENTS, TRAINED, WEIGHTS};
 use flow_model::parameters::Layout;
 use flow_model::Architecture;
@@ -58,7 +58,7 @@ impl SavedModel {
 /// # Errors
 /// [`PolicyError::File`] if something can't be written; then `folder` is as it was.
 pub fn save(saved: &SavedModel, folder: &Path) -> Result<()> {
-    whole(folder, |to| write(saved, to))
+    write_atomically(folder, |to| write(saved, to))
 }
 
 fn write(saved: &SavedModel, folder: &Path) -> Result<()> {

@@ -3,7 +3,7 @@
 use super::lora::low_rank_updates;
 use crate::model::lora::LowRank;
 use crate::model::views::Views;
-use flow_model::lora::{whole, Adapter};
+use flow_model::lora::{replacement, Adapter};
 use flow_model::parameters::Layout;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor};
@@ -77,7 +77,7 @@ impl Weights {
     /// If the layout has no such leaf: then an architecture asks for a parameter that it didn't list, which each
     /// architecture's test would show.
     pub fn get(&self, name: &str) -> Tensor {
-        let own = self.adapter.as_ref().filter(|(adapter, _)| adapter.head).and_then(|(_, views)| views.get(&whole(name)));
+        let own = self.adapter.as_ref().filter(|(adapter, _)| adapter.head).and_then(|(_, views)| views.get(&replacement(name)));
         match own.or_else(|| self.base.get(name)) {
             Some(leaf) => leaf.to_kind(self.kind),
             None => panic!("the architecture lists no parameter `{name}`"),

@@ -35,7 +35,7 @@ enum Silence {
     /// The message is invalid.
     Malformed(String),
     /// What the trainer says of it.
-    Said(String),
+    Reported(String),
 }
 
 impl Connection {
@@ -101,7 +101,7 @@ impl Connection {
         }
         let head: Value = serde_json::from_slice(&line).map_err(|e| Silence::Malformed(format!("an answer that isn't JSON: {e}")))?;
         if let Some(what) = head["error"].as_str() {
-            return Err(Silence::Said(what.into()));
+            return Err(Silence::Reported(what.into()));
         }
         let announced = head["bytes"].as_u64().unwrap_or(0);
         if announced != bytes as u64 {
@@ -150,7 +150,7 @@ impl Connection {
             Silence::Ended if request.is_empty() => "it ended while it was asked nothing".into(),
             Silence::Ended => format!("it ended while it was asked to `{request}`"),
             Silence::Malformed(what) => format!("its answer to `{request}` is {what}"),
-            Silence::Said(what) => format!("{what} (asked to `{request}`)"),
+            Silence::Reported(what) => format!("{what} (asked to `{request}`)"),
         };
         match &mut self.processes {
             None => what += "; its own output says why",

@@ -3,7 +3,7 @@
 use flow_checkpoint::saved::TrainingProgress;
 use flow_checkpoint::stored;
 use flow_core::seed::{mix, text};
-use flow_model::folder::{json, whole};
+use flow_model::folder::{json, write_atomically};
 use flow_model::lora::{Adapter, Lora};
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, TRAINED};
 use flow_model::peft::PeftConfig;
@@ -30,7 +30,7 @@ pub fn fresh(load: &LoadModel, critic: bool, base: &Path, seed: u64, folder: &Pa
     let head = critic.then(|| stored.architecture.sizes().width);
     let adapter =
         Adapter::new(Lora::new(lora), &stored.architecture.layout(), head).map_err(|fault| PolicyError::at(base, fault.into()))?;
-    whole(folder, |to| {
+    write_atomically(folder, |to| {
         json(&to.join(ADAPTER_CONFIG), &PeftConfig::of(&adapter, base.display().to_string()))?;
         write(&adapter, seed, &to.join(ADAPTER_WEIGHTS))?;
         json(&to.join(TRAINED), &TrainingProgress::default())

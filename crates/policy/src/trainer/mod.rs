@@ -19,7 +19,7 @@ use flow_checkpoint::saved::TrainingProgress;
 use flow_checkpoint::stored;
 use flow_core::files::{passing_prefix, remove_lost};
 use flow_core::seed::{bytes, mix, text};
-use flow_model::folder::{json, read, whole};
+use flow_model::folder::{json, read, write_atomically};
 use flow_model::on_disk::{is_moments, CONFIG, TRAINED};
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS};
 use flow_model::Sizes;
@@ -121,8 +121,8 @@ impl TrainedModel {
         let passing = Passing::new(train.folder.as_deref())?;
         let begun = passing.0.join("start");
         // No weights can be sent to a server of Tinker's protocol: one that learnt there is named.
-        let there = train.tinker.is_some() && adapter.is_some();
-        let adapter = match local.and_then(|local| local.adapter.as_ref()).filter(|_| !there) {
+        let remote = train.tinker.is_some() && adapter.is_some();
+        let adapter = match local.and_then(|local| local.adapter.as_ref()).filter(|_| !remote) {
             // Both begin with the same numbers.
             Some(write) => write(&begun).map(|()| Some(begun))?,
             None if train.tinker.is_some() => adapter,
@@ -171,12 +171,12 @@ impl TrainedModel {
             passing,
             learning: Cell::new(false),
         };
-        trained.begun_there(local.is_none() && !there && train.tinker.is_some())
+        trained.begun_on_server(local.is_none() && !remote && train.tinker.is_some())
     }
 
     /// Where the adapter begins on a server: the weights of version 0 come from there.
-    fn begun_there(mut self, there: bool) -> Result<TrainedModel> {
-        if there {
+    fn begun_on_server(mut self, remote: bool) -> Result<TrainedModel> {
+        if remote {
             let folder = self.passing.0.join("start");
             self.write("export", 0, &folder)?;
             self.versions = VecDeque::from([(0, folder)]);
@@ -256,7 +256,7 @@ impl TrainedModel {
     }
 
     fn write(&self, request: &str, version: u64, folder: &Path) -> Result<()> {
-        whole(folder, |to| {
+        write_atomically(folder, |to| {
             self.ask(json!({ "request": request, "folder": absolute(to)?, "version": version }), &[], 0)?;
             // A model's configuration and tokenizer are what they were.
             for name in FILES.iter().chain([&CONFIG]).filter(|name| !self.adapted && self.base.join(name).exists()) {
@@ -320,7 +320,7 @@ impl TrainedModel {
         let exported = ExportedWeights { name, versions, kind };
         let to = root.join(&exported.name);
         if !to.exists() {
-            whole(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
+            write_atomically(&to, |to| files.iter().try_for_each(|name| share(&folder.join(name), &to.join(name))))?;
         }
         Ok(exported)
     }

@@ -1,7 +1,8 @@
 //! What logits make of response tokens, by libtorch: the figures of the chosen token, and of the tokens that a
 //! distillation lists.
 
-use crate::update::outputs::{Listed, TokenOutputs, Wanted};
+use crate::update::listed::Listed;
+use crate::update::outputs::{TokenOutputs, Wanted};
 use tch::{Kind, Tensor};
 
 /// Of each row of `logits` `[choices, vocabulary]` what its token of `target` is at the row's temperature, among the

@@ -1,7 +1,7 @@
 //! The divergence of the policy from a teacher over all that either could have written at a token. One is a value of
 //! [`Divergence`] and a line of [`between`].
 
-use crate::update::outputs::Listed;
+use crate::update::listed::Listed;
 use flow_model::{Divergence, UpdateSettings};
 use tch::Tensor;
 

@@ -62,19 +62,19 @@ pub fn pass(
     if let Some(slope) = &slope {
         total += slope;
     }
-    let wrong = |what: &'static str, rows| Err(PolicyError::NotFinite { model: name.into(), what: what.into(), rows });
+    let not_finite = |what: &'static str, rows| Err(PolicyError::NotFinite { model: name.into(), what: what.into(), rows });
     let logprobs = values(&outputs.logprobs);
     if let Some(rows) = culprits(batch, pass, &logprobs) {
-        return wrong(if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" }, rows);
+        return not_finite(if batch.settings.objective == Objective::Value { "a value" } else { "a log-probability" }, rows);
     }
     let losses = values(&loss);
     if let Some(rows) = culprits(batch, pass, &losses) {
-        return wrong("the loss", rows);
+        return not_finite("the loss", rows);
     }
     let gradients = if pass.learns() { Some(trace.back(&total)?) } else { None };
     let lost = |gradient: &Tensor| !gradient.sum(None).double_value(&[]).is_finite();
     if gradients.as_ref().and_then(|gradients| gradients.weights.as_ref()).is_some_and(lost) {
-        return wrong("the gradient", sorted(pass.rows.iter().copied()));
+        return not_finite("the gradient", sorted(pass.rows.iter().copied()));
     }
     let result = no_grad(|| {
         let by = gradients.as_ref().map(|gradients| &gradients.outputs);

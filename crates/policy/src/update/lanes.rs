@@ -89,10 +89,10 @@ pub fn gradients(step: &GradientStep, passes: &[Pass]) -> Result<(Tensor, Vec<Pa
         let mut results = Vec::new();
         for &i in &lanes[lane] {
             pause();
-            memory::fits(passes[i].rows.len(), passes[i].longest(), needs(&passes[i], net, step.batch.settings.listed()))?;
+            memory::require(passes[i].rows.len(), passes[i].longest(), needs(&passes[i], net, step.batch.settings.listed()))?;
             if let (Some(teacher), Some(rows)) = (reference, &step.batch.taught) {
                 let (own, _) = passes[i].reread(rows);
-                memory::fits(own.rows.len(), own.longest(), reading_needs(&own, teacher))?;
+                memory::require(own.rows.len(), own.longest(), reading_needs(&own, teacher))?;
             }
             let reference = reference.as_ref().map(|reference| reference as &dyn Tracer);
             let (gradient, result) = pass(step.name, net, reference, step.batch, &passes[i], step.weight)?;

@@ -13,6 +13,7 @@ pub mod gradient;
 #[cfg(feature = "torch")]
 mod lanes;
 pub mod learner;
+pub mod listed;
 #[cfg(feature = "torch")]
 pub mod local;
 mod loss;

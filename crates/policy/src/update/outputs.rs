@@ -1,6 +1,7 @@
 //! What a net makes of response tokens: log-probabilities, entropies, how steep they are, and what else could have been
 //! written.
 
+use super::listed::Listed;
 use crate::numbers::Tensor;
 
 /// What is wanted of a pass.
@@ -46,35 +47,6 @@ pub struct TokenOutputs {
     /// Tokens that could have been written, where they are asked for. Then gradients are taken of their
     /// log-probabilities alone.
     pub listed: Option<Listed>,
-}
-
-/// Some tokens of each choice of a pass, and how likely they are.
-pub struct Listed {
-    /// The tokens, `[choices, listed]`; none: the whole vocabulary, in its order.
-    pub tokens: Option<Tensor>,
-    /// Their log-probabilities, `[choices, listed]`.
-    pub logprobs: Tensor,
-    /// The sum of the other tokens' squared probabilities, `[choices]`. Without gradient.
-    pub others: Tensor,
-    /// What the logits were divided by, `[choices]`.
-    pub temperatures: Tensor,
-    /// Which of the pass's response tokens each choice is, `[choices]`.
-    pub to: Tensor,
-}
-
-impl Listed {
-    /// The same tensors.
-    fn share(&self) -> Listed {
-        let [logprobs, others, temperatures, to] = [&self.logprobs, &self.others, &self.temperatures, &self.to].map(Tensor::shallow_clone);
-        Listed { tokens: self.tokens.as_ref().map(Tensor::shallow_clone), logprobs, others, temperatures, to }
-    }
-
-    /// The choices at these places, `[choices]`.
-    pub fn select(&self, places: &Tensor) -> Listed {
-        let [logprobs, others, temperatures, to] =
-            [&self.logprobs, &self.others, &self.temperatures, &self.to].map(|tensor| tensor.index_select(0, places));
-        Listed { tokens: self.tokens.as_ref().map(|tokens| tokens.index_select(0, places)), logprobs, others, temperatures, to }
-    }
 }
 
 impl TokenOutputs {

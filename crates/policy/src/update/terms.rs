@@ -5,8 +5,9 @@ use crate::update::batch::{TokenWeight, UpdateBatch};
 #[cfg(feature = "torch")]
 use crate::update::divergence;
 use crate::update::function;
+use crate::update::listed::Listed;
 use crate::update::loss::{self, Rows};
-use crate::update::outputs::{Listed, TokenOutputs};
+use crate::update::outputs::TokenOutputs;
 use crate::update::passes::Pass;
 use crate::update::surrogate::{self, SurrogateInput};
 use flow_model::{Aggregation, MaskFrom, MaskUnit, Objective, RatioKind};

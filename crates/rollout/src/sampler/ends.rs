@@ -21,14 +21,14 @@ impl Sampler {
             let Some(episode) = self.episodes.get_mut(&e) else { continue };
             let refused = self.refused.remove(&e);
             let last = step.is_some() && episode.turn() + 1 == self.player.play.agent.turns();
-            let parallel = self.tasks.get(&episode.start.task).is_some_and(|task| self.worlds.parallel(&task.game));
+            let parallel = self.tasks.get(&episode.start.task).is_some_and(|task| self.envs.parallel(&task.game));
             let listed = self.player.listed(episode.start.attempt);
             match view.and_then(|view| if last || !listed { Ok(view) } else { playable(view, self.player.play.agent.decode) }) {
                 Err(fault) => self.fail(e, fault),
                 Ok(view) => match step {
                     Some(step) => {
                         let extras = view.extras.clone();
-                        let outcome = episode.took(step, view, last, parallel);
+                        let outcome = episode.record(step, view, last, parallel);
                         over.extend(self.ended(e, outcome, &extras));
                     }
                     None if refused => {
@@ -41,7 +41,7 @@ impl Sampler {
                         let play = &self.player.play;
                         // It would take another task's notes for true.
                         if play.actor.advises(episode.start.attempt) && play.agent.notes().notes == NotesOwner::Own {
-                            notes::remarks(&episode.start.memory).for_each(|note| self.worlds.tell(e, note));
+                            notes::remarks(&episode.start.memory).for_each(|note| self.envs.tell(e, note));
                         }
                     }
                     None => {}
@@ -85,7 +85,7 @@ impl Sampler {
             Some(act) => {
                 (episode.view, episode.refused) = (None, episode.refused + 1);
                 self.refused.insert(e);
-                self.worlds.act(&[(e, act)])?;
+                self.envs.act(&[(e, act)])?;
             }
             None => self.fail(e, fault),
         }
@@ -98,7 +98,7 @@ impl Sampler {
         if let Some(episode) = self.episodes.get_mut(&e) {
             self.retries.failed(e, episode.turn(), fault);
             episode.begin(None);
-            self.worlds.close(&[e]);
+            self.envs.close(&[e]);
         }
     }
 
@@ -107,7 +107,7 @@ impl Sampler {
         let Episode { start, facts, turns, score, .. } = self.episodes.remove(&number)?;
         // What was played again was counted when it was played.
         let from = self.given.remove(&number).map_or(0, |past| past.states.len().saturating_sub(1));
-        self.worlds.close(&[number]);
+        self.envs.close(&[number]);
         self.summary.turns += turns.len().saturating_sub(from);
         self.summary.won += turns.iter().filter(|t| t.won).count();
         self.summary.invalid += turns.iter().skip(from).filter(|t| !t.valid).count();

@@ -13,7 +13,7 @@ use super::pending::{AskedTurn, PendingTurns};
 use super::player::{LiveEpisode, Play, Player};
 use super::retry::{FailedEpisode, Retries};
 use super::summary::Summary;
-use flow_env::{Act, Call, EpisodeView, Fault, ResetRequest, Task, Worlds};
+use flow_env::{Act, Call, Environments, EpisodeView, Fault, ResetRequest, Task};
 use flow_model::Reply;
 use flow_policy::Policy;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -28,7 +28,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// Plays episodes.
 pub struct Sampler {
     pub player: Player,
-    worlds: Worlds,
+    envs: Environments,
     tasks: BTreeMap<String, Task>,
     episodes: BTreeMap<usize, Episode>,
     /// Episodes that wait for a free slot in their environment.
@@ -51,11 +51,11 @@ pub struct Sampler {
 impl Sampler {
     /// Nothing is played yet. Seeds follow from `seed`, the run's, and the episodes' names alone. An error if there is
     /// no such model.
-    pub fn new(policy: Policy, play: Play, worlds: Worlds, seed: u64) -> Result<Sampler, RolloutError> {
+    pub fn new(policy: Policy, play: Play, envs: Environments, seed: u64) -> Result<Sampler, RolloutError> {
         let player = Player::new(policy, play, seed)?;
         let retries = Retries::new(player.play.retry, &Summary::default());
         let (tasks, episodes, queued, started, moved, pending, refused, given, summary, failed) = Default::default();
-        Ok(Sampler { player, worlds, tasks, episodes, queued, started, moved, pending, refused, given, retries, summary, failed })
+        Ok(Sampler { player, envs, tasks, episodes, queued, started, moved, pending, refused, given, retries, summary, failed })
     }
 
     /// The same with these sources of context.
@@ -72,7 +72,7 @@ impl Sampler {
     /// Drops all episodes and resets the summary. `before` is the summary of the iteration's earlier episodes: the
     /// share that may fail counts them too.
     pub fn clear(&mut self, before: &Summary) {
-        self.worlds.clear();
+        self.envs.clear();
         self.player.clear();
         self.retries = Retries::new(self.player.play.retry, before);
         (self.tasks, self.episodes, self.queued, self.started, self.moved) = Default::default();
@@ -148,7 +148,7 @@ impl Sampler {
         let views = self.views();
         let mut over = self.take(views);
         let all = live(&self.episodes, &self.tasks, |number| self.moved.contains_key(number) || self.pending.contains(number));
-        let requested = self.player.requests(&all, &mut self.worlds)?;
+        let requested = self.player.requests(&all, &mut self.envs)?;
         let (mut live, mut requests, mut asked, mut sent, mut unasked) =
             (Vec::with_capacity(all.len()), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut answered: Vec<(usize, AskedTurn, Result<Response, Fault>)> = Vec::with_capacity(all.len());
@@ -181,7 +181,7 @@ impl Sampler {
                 Err(fault) => unasked.push((episode.number, fault)),
             }
         }
-        let responses = self.player.responses(&live, &mut requests, &mut self.worlds, &mut self.summary.tokens)?;
+        let responses = self.player.responses(&live, &mut requests, &mut self.envs, &mut self.summary.tokens)?;
         sent.into_iter().for_each(|(number, turn)| self.pending.insert(number, turn));
         for (((number, turn), request), response) in asked.into_iter().zip(requests).zip(responses) {
             answered.push((number, AskedTurn { request, ..turn }, response));
@@ -202,12 +202,12 @@ impl Sampler {
             }
         }
         let acts: Vec<(usize, Act)> = moves.iter().map(|(calls, e, step)| (*e, step.act(*calls))).collect();
-        self.worlds.act(&acts)?;
+        self.envs.act(&acts)?;
         self.moved.extend(moves.into_iter().map(|(_, e, step)| (e, step)));
         for (e, fault) in unasked {
             over.extend(self.refuse(e, fault)?);
         }
-        let views = if self.pending.is_empty() { self.worlds.views(self.player.pace) } else { self.worlds.shown() };
+        let views = if self.pending.is_empty() { self.envs.views(self.player.pace) } else { self.envs.shown() };
         over.extend(self.take(views));
         over.extend(self.give_up()?);
         over.sort_by_key(|finished| finished.number);
@@ -217,15 +217,15 @@ impl Sampler {
     /// What environments show. Where no episode could go on, it waits for one of them or for a server.
     fn views(&mut self) -> Vec<(usize, Result<EpisodeView, Fault>)> {
         if !live(&self.episodes, &self.tasks, |number| self.moved.contains_key(number) || self.pending.contains(number)).is_empty() {
-            return self.worlds.shown();
+            return self.envs.shown();
         }
         if self.pending.is_empty() {
-            return self.worlds.views(self.player.pace);
+            return self.envs.views(self.player.pace);
         }
-        let worlds = !(self.moved.is_empty() && self.started.is_empty() && self.refused.is_empty());
-        let patience = if worlds { BETWEEN } else { LONG };
+        let envs = !(self.moved.is_empty() && self.started.is_empty() && self.refused.is_empty());
+        let patience = if envs { BETWEEN } else { LONG };
         loop {
-            let views = self.worlds.shown();
+            let views = self.envs.shown();
             if !views.is_empty() || self.pending.wait(patience) {
                 return views;
             }
@@ -272,7 +272,7 @@ impl Sampler {
                 None => &mut unlimited,
                 Some(program) => match room.entry(program.name.clone()) {
                     Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(unknown) => unknown.insert(self.worlds.room(&task.game)?),
+                    Entry::Vacant(unknown) => unknown.insert(self.envs.room(&task.game)?),
                 },
             };
             match left {
@@ -288,7 +288,7 @@ impl Sampler {
             Some((*e, self.tasks.get(&start.task)?, self.player.listed(start.attempt)))
         });
         let starts: Vec<ResetRequest> = known.collect();
-        self.worlds.begin(&starts)?;
+        self.envs.begin(&starts)?;
         self.started.extend(now);
         Ok(())
     }

@@ -84,8 +84,8 @@ impl Tokenizer {
     /// # Errors
     /// Names the file that is missing or can't be read.
     pub fn published(files: &BTreeMap<String, String>, config: &Value, place: &Path) -> Result<Tokenizer> {
-        let wrong = |(file, fault): (&str, FileFault)| PolicyError::at(&place.join(file), fault);
-        let (tokenizer, ends) = PublishedTokenizer::new(files, config, place).map_err(wrong)?;
+        let fault = |(file, fault): (&str, FileFault)| PolicyError::at(&place.join(file), fault);
+        let (tokenizer, ends) = PublishedTokenizer::new(files, config, place).map_err(fault)?;
         Ok(Tokenizer { kind: Vocabulary::Published(Box::new(tokenizer)), ends })
     }
 

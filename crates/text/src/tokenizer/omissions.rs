@@ -40,9 +40,9 @@ impl Tokenizer {
         let same =
             |one: Result<String, String>, other: Result<String, String>| matches!((one, other), (Ok(one), Ok(other)) if one == other);
         // One part differs, and the prompt doesn't.
-        let (first, told) = (1 + usize::from(system), messages("a", "a", "a"));
+        let (first, prompted) = (1 + usize::from(system), messages("a", "a", "a"));
         let asked = |text: &str| messages(text, "a", "a")[..first].to_vec();
-        let omits = |tools: &[Value], other: &[Value]| same(render(&told, tools), render(other, tools));
+        let omits = |tools: &[Value], other: &[Value]| same(render(&prompted, tools), render(other, tools));
         let always = |other: &[Value]| omits(&[], other) || omits(&tool("a"), other);
         Omissions {
             system: system && same(render(&asked("a"), &[]), render(&asked("b"), &[])),

@@ -26,9 +26,9 @@ pub fn install(environment: &mut Environment) {
         let macros = value.as_object().is_some_and(|object| object.type_name().ends_with("::Macro"));
         value.is_undefined() || value.kind() == ValueKind::Plain || macros
     });
-    let cased = |value: &Value, wrong: fn(char) -> bool, right: fn(char) -> bool| {
+    let cased = |value: &Value, without: fn(char) -> bool, with: fn(char) -> bool| {
         let text = printed(value).unwrap_or_else(|| value.to_string());
-        text.contains(right) && !text.contains(wrong)
+        text.contains(with) && !text.contains(without)
     };
     environment.add_test("lower", move |value: &Value| cased(value, char::is_uppercase, char::is_lowercase));
     environment.add_test("upper", move |value: &Value| cased(value, char::is_lowercase, char::is_uppercase));
@@ -105,14 +105,14 @@ fn quoted(text: &str, to: &mut String) {
 
 /// `value % by`, as Python has it.
 fn remainder(value: &Value, by: i64) -> Result<f64, Error> {
-    let wrong = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
+    let error = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
     if by == 0 {
-        return Err(wrong("nothing is divisible by 0"));
+        return Err(error("nothing is divisible by 0"));
     }
     match i128::try_from(value.clone()) {
         Ok(whole) => Ok(whole.rem_euclid(i128::from(by)) as f64),
         Err(_) => {
-            f64::try_from(value.clone()).map(|number| number.rem_euclid(by as f64)).map_err(|_| wrong("only a number has a remainder"))
+            f64::try_from(value.clone()).map(|number| number.rem_euclid(by as f64)).map_err(|_| error("only a number has a remainder"))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 /// A value as JSON in the way of Python's `json.dumps`, which templates were written for: nothing is escaped for HTML.
 pub fn json(value: Value, options: Kwargs) -> Result<String, Error> {
-    let wrong = |e: serde_json::Error| Error::new(ErrorKind::InvalidOperation, e.to_string());
+    let error = |e: serde_json::Error| Error::new(ErrorKind::InvalidOperation, e.to_string());
     let indent = options.get::<Option<usize>>("indent")?.filter(|indent| *indent > 0);
     let [ascii, sorted] = ["ensure_ascii", "sort_keys"].map(|name| options.get::<Option<bool>>(name).map(Option::unwrap_or_default));
     let (ascii, sorted) = (ascii?, sorted?);
@@ -18,13 +18,13 @@ pub fn json(value: Value, options: Kwargs) -> Result<String, Error> {
         _ => return Err(Error::new(ErrorKind::InvalidOperation, "`separators` are two texts")),
     };
     options.assert_all_used()?;
-    let mut value = serde_json::to_value(&value).map_err(wrong)?;
+    let mut value = serde_json::to_value(&value).map_err(error)?;
     if sorted {
         value.sort_all_objects();
     }
     let indent = indent.map(|indent| " ".repeat(indent));
     let pretty = indent.as_ref().map(|indent| PrettyFormatter::with_indent(indent.as_bytes()));
-    written(&value, PythonFormatter { pretty, separators, ascii }).map_err(wrong)
+    written(&value, PythonFormatter { pretty, separators, ascii }).map_err(error)
 }
 
 /// A value as `json.dumps` writes it with `ensure_ascii=False`.

@@ -77,11 +77,11 @@ impl Counted {
     }
 }
 
-struct World {
+struct Simulation {
     random: Random,
 }
 
-impl World {
+impl Simulation {
     fn normal(&mut self) -> f64 {
         let (u, v) = (1.0 - self.random.unit(), self.random.unit());
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
@@ -102,9 +102,9 @@ impl World {
     /// Whether each seed succeeds at each task; the probability of it is the seed's and what the task and the pair
     /// bring.
     fn outcomes(&mut self, seeds: &[f64], tasks: &[f64], pair: f64) -> Vec<Vec<f64>> {
-        let one = |p: f64, world: &mut World| {
-            let pair = if pair > 0.0 { pair * world.sign() } else { 0.0 };
-            world.happens(p + pair)
+        let one = |p: f64, simulation: &mut Simulation| {
+            let pair = if pair > 0.0 { pair * simulation.sign() } else { 0.0 };
+            simulation.happens(p + pair)
         };
         seeds.iter().map(|seed| tasks.iter().map(|task| one(seed + task, self)).collect()).collect()
     }
@@ -112,7 +112,8 @@ impl World {
     /// The matrix of a study, each seed's value, the truth, and whether all seeds are of one kind though there are two.
     fn study(&mut self, setting: &Setting) -> (Vec<Vec<f64>>, Vec<f64>, f64, bool) {
         let Setting { seeds, tasks, what, effects: [seed, task, pair], .. } = *setting;
-        let levels = |world: &mut World| (0..seeds).map(|_| 0.5 + seed * world.normal().clamp(-2.5, 2.5)).collect::<Vec<f64>>();
+        let levels =
+            |simulation: &mut Simulation| (0..seeds).map(|_| 0.5 + seed * simulation.normal().clamp(-2.5, 2.5)).collect::<Vec<f64>>();
         let (own, easy) = (levels(self), self.signs(tasks, task));
         let less = |a: Vec<Vec<f64>>, b: Vec<Vec<f64>>| {
             let row = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>();
@@ -158,10 +159,10 @@ impl World {
 }
 
 fn simulate(setting: &Setting, studies: usize) -> Counted {
-    let mut world = World { random: Random::new(text(setting.name) + (setting.seeds * 10_000 + setting.tasks) as u64) };
+    let mut simulation = Simulation { random: Random::new(text(setting.name) + (setting.seeds * 10_000 + setting.tasks) as u64) };
     let mut counted = Counted { studies, ..Counted::default() };
     for _ in 0..studies {
-        let (matrix, values, truth, alike) = world.study(setting);
+        let (matrix, values, truth, alike) = simulation.study(setting);
         if two_kinds(&values).is_some() {
             continue;
         }
@@ -223,13 +224,13 @@ fn few_learners_are_counted() {
 }
 
 /// The share of studies of these seeds whose difference has a p of at most `level`.
-fn found(studies: usize, level: f64, mut difference: impl FnMut(&mut World) -> Vec<f64>, seed: u64) -> f64 {
-    let mut world = World { random: Random::new(seed) };
-    let mut significant = |world: &mut World| {
-        let values = difference(world);
+fn found(studies: usize, level: f64, mut difference: impl FnMut(&mut Simulation) -> Vec<f64>, seed: u64) -> f64 {
+    let mut simulation = Simulation { random: Random::new(seed) };
+    let mut significant = |simulation: &mut Simulation| {
+        let values = difference(simulation);
         difference_p(&values, Estimate::of_seeds(&values).as_ref()).is_some_and(|p| p <= level)
     };
-    (0..studies).filter(|_| significant(&mut world)).count() as f64 / studies as f64
+    (0..studies).filter(|_| significant(&mut simulation)).count() as f64 / studies as f64
 }
 
 /// A difference that a page says it detects with 80% power is found so often, at 0.05 and at levels that Holm's method
@@ -243,7 +244,8 @@ fn a_detectable_difference_is_detected() {
         let known: Vec<f64> = (0..seeds).map(f64::from).collect();
         let deviation = (f64::from(seeds) * f64::from(seeds + 1) / 12.0).sqrt();
         let effect = Estimate::of_seeds(&known).unwrap().detectable(level, 0.8) / deviation;
-        let power = found(studies, level, |world| (0..seeds).map(|_| effect + world.normal()).collect(), text("power") + seeds as u64);
+        let power =
+            found(studies, level, |simulation| (0..seeds).map(|_| effect + simulation.normal()).collect(), text("power") + seeds as u64);
         println!("{seeds:>2} seeds, p 0.05 / {comparisons}: {:.1}% of the studies find {effect:.2} deviations", 100.0 * power);
         assert!((0.77..0.83).contains(&power), "{seeds} seeds, {comparisons} comparisons: {power}");
     }
@@ -254,10 +256,10 @@ fn a_detectable_difference_is_detected() {
 #[test]
 fn methods_that_are_alike_seldom_differ() {
     for seeds in [5, 8, 20] {
-        let normal = found(4000, 0.05, |world| (0..seeds).map(|_| world.normal()).collect(), text("null") + seeds as u64);
-        let learners = |world: &mut World| {
-            let level = |world: &mut World| 0.6 * world.happens(0.5) + 0.02 * world.normal();
-            (0..seeds).map(|_| level(world) - level(world)).collect::<Vec<f64>>()
+        let normal = found(4000, 0.05, |simulation| (0..seeds).map(|_| simulation.normal()).collect(), text("null") + seeds as u64);
+        let learners = |simulation: &mut Simulation| {
+            let level = |simulation: &mut Simulation| 0.6 * simulation.happens(0.5) + 0.02 * simulation.normal();
+            (0..seeds).map(|_| level(simulation) - level(simulation)).collect::<Vec<f64>>()
         };
         let learning = found(4000, 0.05, learners, text("learners") + seeds as u64);
         println!("{seeds:>2} seeds, no difference: {:.1}% normal, {:.1}% of learners", 100.0 * normal, 100.0 * learning);

@@ -58,7 +58,7 @@ pub fn cases(pipeline: &Pipeline) -> Vec<Case> {
     all.push(exact("padding left, right or none", native("nothing is padded in this process, and a trainer's `layout` stands above")));
     all.push(exact(
         "episodes that fail or none",
-        native("an environment can't be told to fail; `make world-faults` runs environments that do, and compares what is left"),
+        native("an environment can't be told to fail; `make environment-faults` runs environments that do, and compares what is left"),
     ));
     all
 }

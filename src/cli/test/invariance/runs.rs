@@ -1,8 +1,8 @@
 //! The runs of an invariance test, each a process of this program in a temporary folder.
 
 use super::cases::Way;
+use crate::cli::child::tied;
 use crate::cli::error::{Error, Result};
-use crate::cli::kin::tied;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -80,9 +80,9 @@ impl Runs {
         for child in children {
             let output = child.wait_with_output()?;
             if !output.status.success() && failed.is_ok() {
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
                 // Progress stands before the error.
-                let error = said.find("error: ").map_or(said.as_str(), |at| &said[at + "error: ".len()..]);
+                let error = stderr.find("error: ").map_or(stderr.as_str(), |at| &stderr[at + "error: ".len()..]);
                 failed = Err(Error::Request(error.trim().into()));
             }
         }

@@ -22,7 +22,7 @@ mod tests;
 
 use super::kv::{Heads, KvNumber, PAGE};
 use crate::products::dense::StridedRows;
-use crate::products::vectors::{sum, vectorised, Lanes, Vector, LANES};
+use crate::products::vectors::{sum, Lanes, Vector, LANES};
 use panels::{collect_rows, each_panel, movement, pack_rows, score, weigh_pages, MANY};
 use rows::{TileRows, FEW};
 
@@ -68,7 +68,7 @@ fn exponentials<V: Vector, E: KvNumber>(rows: TileRows, pages: &[&[E]], at: usiz
             score::<V, E, FEW>(keys, panels, row, scale, scores)
         );
         for row in 0..rows.seeing(page) {
-            if page >= rows.whole() {
+            if page >= rows.shared_pages() {
                 scores[row][rows.sees(row, page)..].fill(f32::NEG_INFINITY);
             }
             V::load(&scores[row]).max(V::load(&factors[row])).store(&mut factors[row]);
@@ -82,7 +82,7 @@ fn exponentials<V: Vector, E: KvNumber>(rows: TileRows, pages: &[&[E]], at: usiz
     for (page, scores) in scores.chunks_exact_mut(rows.room).enumerate().take(rows.pages()) {
         for row in 0..rows.seeing(page) {
             V::load(&scores[row]).sub(V::load(&factors[row])).exp().store(&mut scores[row]);
-            if page >= rows.whole() {
+            if page >= rows.shared_pages() {
                 scores[row][rows.sees(row, page)..].fill(0.0);
             }
             V::load(&totals[row]).add(V::load(&scores[row])).store(&mut totals[row]);
@@ -177,7 +177,7 @@ vectorised! {
                         let i = page * rows.room + row;
                         V::load(&scores[i]).mul(V::load(&moved[i]).sub(V::load(mean))).mul(scale).store(&mut moved[i]);
                     }
-                    if page < rows.whole() {
+                    if page < rows.shared_pages() {
                         page_back::<V>(rows, page, 0, rows.count, &mut dpage[dat.clone()], scratch);
                     }
                 }
@@ -190,7 +190,7 @@ vectorised! {
             for token in (0..rows.tokens).rev() {
                 let first = (rows.tokens - 1 - token) * rows.group();
                 let seen = dpages.iter_mut().enumerate().take((place + token + 1).div_ceil(PAGE));
-                for (page, dpage) in seen.skip(rows.whole()) {
+                for (page, dpage) in seen.skip(rows.shared_pages()) {
                     page_back::<V>(rows, page, first, rows.group(), &mut dpage[dat.clone()], scratch);
                 }
                 let (page, slot) = ((place + token) / PAGE, (place + token) % PAGE);

@@ -149,7 +149,7 @@ fn weigh_rows<V: Vector, E: KvNumber, const PART: bool>(
 /// The same for pages that all rows see as a whole, or where some see a part.
 #[inline(always)]
 pub fn weigh_pages<V: Vector, E: KvNumber>(rows: TileRows, pages: &[&[E]], first: usize, at: usize, p: &[Lanes], sums: &mut [f32]) {
-    if first + pages.len() <= rows.whole() {
+    if first + pages.len() <= rows.shared_pages() {
         weigh_rows::<V, E, false>(rows, pages, first, at, p, sums);
     } else {
         weigh_rows::<V, E, true>(rows, pages, first, at, p, sums);

@@ -47,7 +47,7 @@ impl TileRows {
     }
 
     /// Pages that every row sees as a whole: the first ones.
-    pub fn whole(self) -> usize {
+    pub fn shared_pages(self) -> usize {
         (self.seen + 1 - self.tokens) / PAGE
     }
 

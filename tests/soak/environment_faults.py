@@ -1,8 +1,8 @@
-"""A run whose world fails in one step of a hundred, in each way that a real world fails: `make world-faults`.
+"""A run whose environment fails in one step of a hundred, in each way that a real environment fails: `make environment-faults`.
 
-    python3 tests/soak/world_faults.py [KIND...]
+    python3 tests/soak/environment_faults.py [KIND...]
 
-A JVM that is killed, a JVM that is stopped, a browser that is stopped (tests/programs/faulty_worlds.py), and a server of OpenEnv's that
+A JVM that is killed, a JVM that is stopped, a browser that is stopped (tests/programs/faulty_environments.py), and a server of OpenEnv's that
 answers with an error (python/tests/openenv_server.py). What fails, fails in both tries: the run must complete, and the episodes with a
 row in `errors` must be those in which a step failed, at that turn, and no others.
 """
@@ -20,10 +20,10 @@ from runs import ENV, FLOW, ask, load
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "python"))
-from worlds import environment  # noqa: E402
+from environments import environment  # noqa: E402
 
 PIPELINE = """
-flow: world-faults
+flow: environment-faults
 iterations: ITERATIONS
 seed: 4
 models:
@@ -42,7 +42,7 @@ nodes:
 log: [rollout, update]
 """
 # The virtual environment, what it serves, how long an answer may take.
-FAULTY = "tests/programs/faulty_worlds.py"
+FAULTY = "tests/programs/faulty_environments.py"
 KINDS = {
     "JVM killed": ("textworld-express", f"{FAULTY}:Dies", 20),
     "JVM stopped": ("textworld-express", f"{FAULTY}:Freezes", 20),

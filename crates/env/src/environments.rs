@@ -3,7 +3,7 @@
 //! Resets and steps don't wait; their views are collected as they arrive. So the policy can answer the episodes that
 //! are ready while slow environments still work.
 
-use super::here::LocalEpisodes;
+use super::local::LocalEpisodes;
 use super::process::{wait, EpisodeAnswer, EpisodeRequest, Pool, ProcessError, Programs};
 use super::view::{EpisodeResults, EpisodeView};
 use super::{Act, EnvError, Fault, Game, Task};
@@ -13,38 +13,38 @@ use std::time::{Duration, Instant};
 
 /// The live episodes of one sampler, which chooses their numbers.
 #[derive(Default)]
-pub struct Worlds {
+pub struct Environments {
     programs: Programs,
-    here: LocalEpisodes,
+    local: LocalEpisodes,
     /// The program that plays an episode.
-    there: BTreeMap<usize, String>,
+    remote_program: BTreeMap<usize, String>,
     pools: BTreeMap<String, Pool>,
     /// Episodes whose next view is still to come.
     waiting: BTreeSet<usize>,
     views: Vec<(usize, Result<EpisodeView, Fault>)>,
     advice: BTreeMap<usize, Result<Option<String>, Fault>>,
     /// Episodes that an expert plays in a process, each with whether its next action has already been requested.
-    led: BTreeMap<usize, bool>,
+    expert_actions: BTreeMap<usize, bool>,
 }
 
 /// An episode to be begun: its number, its task, and whether its admissible actions are to be listed. Our own games
 /// list them always.
 pub type ResetRequest<'a> = (usize, &'a Task, bool);
 
-impl Worlds {
+impl Environments {
     /// `programs` knows how programs are started.
-    pub fn new(programs: Programs) -> Worlds {
-        Worlds { programs, ..Worlds::default() }
+    pub fn new(programs: Programs) -> Environments {
+        Environments { programs, ..Environments::default() }
     }
 
     /// Drops all episodes; processes keep running.
     pub fn clear(&mut self) {
-        self.close(&self.there.keys().copied().collect::<Vec<_>>());
-        self.here.clear();
+        self.close(&self.remote_program.keys().copied().collect::<Vec<_>>());
+        self.local.clear();
         self.waiting.clear();
         self.views.clear();
         self.advice.clear();
-        self.led.clear();
+        self.expert_actions.clear();
     }
 
     /// The rules of a game, for the head of a full prompt.
@@ -68,18 +68,18 @@ impl Worlds {
         game.program().and_then(|program| self.pools.get(&program.name)).is_some_and(|pool| pool.hello().parallel)
     }
 
-    /// Begins episodes, each on its task; a number that is in use is begun anew. [`Worlds::views`] has what they show.
+    /// Begins episodes, each on its task; a number that is in use is begun anew. [`Environments::views`] has what they show.
     pub fn begin(&mut self, starts: &[ResetRequest]) -> Result<(), EnvError> {
         let mut asks: BTreeMap<&str, Vec<(usize, EpisodeRequest, bool)>> = BTreeMap::new();
         for (episode, task, listed) in starts {
             match task.game.program() {
                 Some(program) => {
-                    self.there.insert(*episode, program.name.clone());
+                    self.remote_program.insert(*episode, program.name.clone());
                     self.waiting.insert(*episode);
                     asks.entry(&program.name).or_default().push((*episode, EpisodeRequest::Reset(task), *listed));
                 }
                 None => {
-                    let view = self.here.begin(*episode, task.make()?);
+                    let view = self.local.begin(*episode, task.make()?);
                     self.views.push((*episode, view));
                 }
             }
@@ -90,7 +90,7 @@ impl Worlds {
         Ok(())
     }
 
-    /// Carries out an action in each of these episodes. [`Worlds::views`] has what they show then. Where a process's
+    /// Carries out an action in each of these episodes. [`Environments::views`] has what they show then. Where a process's
     /// expert was asked before, it is asked again on the same line, so that no separate request is needed.
     pub fn act(&mut self, moves: &[(usize, Act)]) -> Result<(), EnvError> {
         let mut asks: BTreeMap<String, Vec<(usize, Act, bool)>> = BTreeMap::new();
@@ -100,12 +100,12 @@ impl Worlds {
                 asks.entry(self.program(*episode)?).or_default().push((*episode, *act, false));
                 continue;
             };
-            match self.here.act(*episode, text) {
+            match self.local.act(*episode, text) {
                 Some(view) => self.views.push((*episode, view)),
                 None => {
                     self.waiting.insert(*episode);
-                    let led = self.led.get_mut(episode).map(|already_asked| *already_asked = true).is_some();
-                    asks.entry(self.program(*episode)?).or_default().push((*episode, *act, led));
+                    let expert_actions = self.expert_actions.get_mut(episode).map(|already_asked| *already_asked = true).is_some();
+                    asks.entry(self.program(*episode)?).or_default().push((*episode, *act, expert_actions));
                 }
             }
         }
@@ -141,15 +141,16 @@ impl Worlds {
         std::mem::take(&mut self.views)
     }
 
-    /// Closes these episodes, whether they ended by themselves or were cut short, so that their worlds can make room.
+    /// Closes these episodes, whether they ended by themselves or were cut short, so that their environments can make
+    /// room.
     pub fn close(&mut self, episodes: &[usize]) {
         let mut over: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for episode in episodes {
             self.waiting.remove(episode);
             self.advice.remove(episode);
-            self.led.remove(episode);
-            self.here.close(*episode);
-            if let Some(name) = self.there.remove(episode) {
+            self.expert_actions.remove(episode);
+            self.local.close(*episode);
+            if let Some(name) = self.remote_program.remove(episode) {
                 over.entry(name).or_default().push(*episode);
             }
         }
@@ -162,23 +163,23 @@ impl Worlds {
 
     /// Gives an episode's expert the notes on an earlier attempt; a process has no such expert.
     pub fn tell(&mut self, episode: usize, note: &str) {
-        self.here.tell(episode, note);
+        self.local.tell(episode, note);
     }
 
     /// The expert's action in each of these episodes; `None` where it knows no way on.
     pub fn expert(&mut self, episodes: &[usize]) -> EpisodeResults<Option<String>> {
         let mut asks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for episode in episodes {
-            match self.here.expert(*episode) {
+            match self.local.expert(*episode) {
                 Some(advice) => drop(self.advice.insert(*episode, advice)),
-                None if self.led.get(episode) == Some(&true) => drop(self.led.insert(*episode, false)),
+                None if self.expert_actions.get(episode) == Some(&true) => drop(self.expert_actions.insert(*episode, false)),
                 None => asks.entry(self.program(*episode)?).or_default().push(*episode),
             }
         }
         for (name, asks) in asks {
             let pool = self.pool(&name)?;
             pool.advise(&asks)?;
-            self.led.extend(asks.into_iter().map(|episode| (episode, false)));
+            self.expert_actions.extend(asks.into_iter().map(|episode| (episode, false)));
         }
         loop {
             self.collect();
@@ -194,7 +195,7 @@ impl Worlds {
     /// What the expert of an episode writes in these tagged parts of its answer, beside the action that it gave; a
     /// process's writes nothing.
     pub fn expert_parts(&mut self, episode: usize, tags: &[&str]) -> Vec<Option<String>> {
-        tags.iter().map(|tag| self.here.expert_part(episode, tag)).collect()
+        tags.iter().map(|tag| self.local.expert_part(episode, tag)).collect()
     }
 
     /// Begins episodes and waits for the observations of all.
@@ -233,7 +234,7 @@ impl Worlds {
 
     /// The name of the program that plays an episode.
     fn program(&self, episode: usize) -> Result<String, EnvError> {
-        self.there.get(&episode).cloned().ok_or(EnvError::Unstarted(episode))
+        self.remote_program.get(&episode).cloned().ok_or(EnvError::Unstarted(episode))
     }
 
     /// The processes of a program, started when they are first needed.
@@ -297,23 +298,23 @@ mod tests {
                 usual(info);
             }
         }));
-        let mut worlds = Worlds::default();
+        let mut envs = Environments::default();
         for (episode, place) in ["nowhere", "step", "admissible", "expert"].into_iter().enumerate() {
-            worlds.here.games.insert(episode, Box::new(Brittle(place)));
+            envs.local.games.insert(episode, Box::new(Brittle(place)));
         }
-        let advice = worlds.expert(&[0, 3]).unwrap();
+        let advice = envs.expert(&[0, 3]).unwrap();
         assert_eq!(advice[0], Ok(Some("expert".into())));
         assert_eq!(advice[1].as_ref().unwrap_err().cause, Cause::Panic);
-        let views = worlds.step(&[(0, "x"), (1, "x"), (2, "x")]).unwrap();
+        let views = envs.step(&[(0, "x"), (1, "x"), (2, "x")]).unwrap();
         assert_eq!(views[0].as_ref().unwrap().actions, ["admissible"]);
         for (view, place) in views[1..].iter().zip(["step", "admissible"]) {
             let fault = view.as_ref().unwrap_err();
             assert!(fault.own && fault.cause == Cause::Panic);
-            assert!(fault.text.starts_with(&format!("{place} broke (crates/env/src/worlds.rs:")), "{}", fault.text);
+            assert!(fault.text.starts_with(&format!("{place} broke (crates/env/src/environments.rs:")), "{}", fault.text);
         }
-        assert_eq!(worlds.here.games.keys().copied().collect::<Vec<_>>(), [0, 3], "what broke in a step is gone");
+        assert_eq!(envs.local.games.keys().copied().collect::<Vec<_>>(), [0, 3], "what broke in a step is gone");
         let again = Task::parse("minesweeper-4x4-m2-s1").unwrap();
-        assert!(worlds.reset(&[(1, &again)]).unwrap()[0].is_ok(), "and its number can be used again");
+        assert!(envs.reset(&[(1, &again)]).unwrap()[0].is_ok(), "and its number can be used again");
         assert_eq!(TOLD.load(Ordering::SeqCst), 0);
         assert!(std::panic::catch_unwind(|| panic!("this broke elsewhere")).is_err());
         assert_eq!(TOLD.load(Ordering::SeqCst), 1, "a panic outside environments is told as ever");
@@ -347,18 +348,18 @@ for number, line in enumerate(sys.stdin):
         let (command, programs) = (["python3", "-c", LINES].map(String::from).to_vec(), Programs::default());
         let settings = serde_json::json!({ "command": command, "name": "lines", "seconds": 60, "split": "train" });
         programs.declare(serde_json::from_value(settings).unwrap());
-        let mut worlds = Worlds::new(programs.clone());
+        let mut envs = Environments::new(programs.clone());
         let task = Task::parse("process-lines-train-0-s1").unwrap();
         for first in [1, 7] {
-            assert_eq!(worlds.reset(&[(7, &task)]).unwrap()[0].as_ref().unwrap().step.observation, first.to_string());
-            let advice = |worlds: &mut Worlds| worlds.expert(&[7]).unwrap().remove(0);
-            assert_eq!(advice(&mut worlds), Ok(Some(format!("{} 0", first + 1))), "asked by itself");
+            assert_eq!(envs.reset(&[(7, &task)]).unwrap()[0].as_ref().unwrap().step.observation, first.to_string());
+            let advice = |envs: &mut Environments| envs.expert(&[7]).unwrap().remove(0);
+            assert_eq!(advice(&mut envs), Ok(Some(format!("{} 0", first + 1))), "asked by itself");
             for step in [1, 2] {
-                assert_eq!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.observation, (first + 1 + step).to_string());
-                assert_eq!(advice(&mut worlds), Ok(Some(format!("{} {step}", first + 1 + step))), "asked with the step");
+                assert_eq!(envs.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.observation, (first + 1 + step).to_string());
+                assert_eq!(advice(&mut envs), Ok(Some(format!("{} {step}", first + 1 + step))), "asked with the step");
             }
-            assert!(worlds.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.done, "nothing is told of what the expert says now");
-            worlds.close(&[7]); // one more line
+            assert!(envs.step(&[(7, "go")]).unwrap()[0].as_ref().unwrap().step.done, "nothing is told of what the expert says now");
+            envs.close(&[7]); // one more line
         }
         programs.close();
     }
@@ -366,6 +367,6 @@ for number, line in enumerate(sys.stdin):
     #[test]
     fn a_process_that_no_node_declares_is_named() {
         let task = Task::parse("process-corridor-train-0-s1").unwrap();
-        assert!(Worlds::default().reset(&[(0, &task)]).unwrap_err().to_string().contains("how to start the process `corridor`"));
+        assert!(Environments::default().reset(&[(0, &task)]).unwrap_err().to_string().contains("how to start the process `corridor`"));
     }
 }

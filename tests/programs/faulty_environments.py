@@ -1,4 +1,4 @@
-"""Worlds of the field that fail as real ones do, in one step of a hundred by a hash of the task and the step:
+"""Environments of the field that fail as real ones do, in one step of a hundred by a hash of the task and the step:
 
     Dies       TextWorldExpress whose JVM is killed
     Freezes    TextWorldExpress whose JVM is stopped, so that the answer never comes

@@ -1,4 +1,4 @@
-//! Worlds of protocol 2: splits, one live episode a process, lists of actions on request, panels, and experts that
+//! Environments of protocol 2: splits, one live episode a process, lists of actions on request, panels, and experts that
 //! can't be followed.
 
 use crate::common::*;
@@ -69,7 +69,7 @@ fn every_episode_is_closed_before_the_next_and_an_epoch_has_every_task_once() {
     );
     assert_eq!(tasks.len(), 8, "{tasks:?}");
     assert_eq!(csv(&run, "select count(distinct task) from rollout where iteration = 2"), ["4"]);
-    // The column has the world's own score, and so has the figure.
+    // The column has the environment's own score, and so has the figure.
     assert_eq!(csv(&run, "select count(*) from rollout where won <> (score = 100)"), ["0"]);
     assert_eq!(csv(&run, "select count(*) from metrics where name in ('score', 'world_place')"), ["6"]);
     let again = trained(folder.path(), "two", &isolated("'-'", ""), &["--workers", "2"]);
@@ -189,7 +189,7 @@ fn a_program_is_started_to_be_checked() {
 
 /// What a program says of a task's type and of each moment can be asked for in SQL.
 #[test]
-fn types_and_figures_of_a_world_are_columns() {
+fn types_and_metrics_of_an_environment_are_columns() {
     let folder = tempfile::tempdir().unwrap();
     let run = trained(folder.path(), "typed", &isolated("'-'", ""), &[]);
     let types = csv(

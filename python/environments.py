@@ -1,8 +1,8 @@
-"""Plays the field's worlds, each on its real package in a virtual environment of its own, and writes what it measured to
-docs/worlds-played.md. Each row is played twice, in two processes, the second time backwards and with another number of live episodes:
+"""Plays the field's environments, each on its real package in a virtual environment of its own, and writes what it measured to
+docs/environments-played.md. Each row is played twice, in two processes, the second time backwards and with another number of live episodes:
 the rows must be the same.
 
-    python3 python/worlds.py [NAME...]      all worlds unless some are named; what was measured before is kept
+    python3 python/environments.py [NAME...]      all environments unless some are named; what was measured before is kept
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-RESULTS = HERE / "worlds.json"
-PAGE = ROOT / "docs" / "worlds-played.md"
+RESULTS = HERE / "environments.json"
+PAGE = ROOT / "docs" / "environments-played.md"
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 # What is played: the requirements file, what is served, who plays, steps at most, further arguments.
@@ -136,7 +136,7 @@ def page(results):
         "",
         f"The rows were **not** the same twice in {', '.join(differ)}." if differ else f"The rows were the same twice in all {len(played)} lines of the table.",
         "",
-        "| world | episodes, steps | by | won | mean score | steps/s, 1 and 8 live (load before) | start |",
+        "| environment | episodes, steps | by | won | mean score | steps/s, 1 and 8 live (load before) | start |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for spec, result in results.items():
