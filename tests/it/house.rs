@@ -119,7 +119,7 @@ fn climbs(folder: &str, other: &str) -> bool {
 }
 
 /// The registers' operations are safe functions only because one macro alone uses them, in functions that are compiled
-/// for them and called where the processor has them.
+/// for them and called where the CPU has them.
 #[test]
 fn registers_are_used_by_one_macro() {
     let users = sources().into_iter().filter(|source| source.code.contains("registers::"));

@@ -202,7 +202,7 @@ impl Policy {
         &self.acting
     }
 
-    /// A model that acts row by row, which is slow on this processor.
+    /// A model that acts row by row, which is slow on this CPU.
     pub fn slow(&self) -> Option<(&String, Act)> {
         self.acting.iter().find(|(_, act)| act.asks() && !row_by_row_is_quick()).map(|(name, act)| (name, *act))
     }
