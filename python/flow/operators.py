@@ -1084,8 +1084,8 @@ def gpu_update(
             leaves them alone. OpenAI Baselines: the clip of the ratio, 0.2; verl: 0.5. Default: 0.2.
         expectile: A critic learns this expectile of its targets in a state, in place of the mean: above 0.5 it goes
             towards the best return seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's
-            code). Of an action that was written, the value before the last token of a response, it learns the mean,
-            and this has no effect. Default: 0.5.
+            code). It has no effect on the value of a written action, which is before the last token of a response:
+            that learns the mean. Default: 0.5.
         beta: The weight of the advantage by `objective: reinforce`, 1 when left out; the teacher's share of the
             mixture by `divergence: jsd`, 0.5. EAPO's paper names the first without a number; its released code has 1
             for it and for `kl`.
