@@ -492,7 +492,7 @@ fn a_machine_is_looked_at() {
     let output = flow().args(["doctor", "http://127.0.0.1:1"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        output.status.code() == Some(1) && text.contains("wrong  server     http://127.0.0.1:1") && text.contains("no answer"),
+        output.status.code() == Some(1) && text.contains("wrong  server       http://127.0.0.1:1") && text.contains("no answer"),
         "{text}"
     );
 }
