@@ -5,7 +5,7 @@
 //! `flow model fetch smollm2-135m-instruct; make .venv-parity/made-from; BENCH_PYTHON=.venv-parity/bin/python cargo bench --bench model`
 //!
 //! `cargo bench --bench model -- decode` measures the cases alone whose names hold that. On a machine that others use
-//! as well, one thread each and `BENCH_CLOCK=cpu`, the seconds of the processor in place of the clock's, say most.
+//! as well, one thread each and `BENCH_CLOCK=cpu`, the seconds of the CPU in place of the clock's, say most.
 //! `BENCH_DTYPE=bf16` computes both sides in bf16, `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32`
 //! computes it row by row: then what writes has an adapter, too. `BENCH_ACT=int8` or `f32` has what writes act row by
 //! row, of a model that is trained whole; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py
@@ -35,7 +35,7 @@ const SAMPLES: usize = 8;
 /// Rows that are in memory at a time when a model learns.
 const MICRO_BATCH: usize = 16;
 
-/// Sizes that keep a processor, or a card, busy.
+/// Sizes that keep a CPU, or a card, busy.
 struct Scale {
     /// How many answers are written at a time.
     batches: &'static [usize],

@@ -3,7 +3,7 @@
 //! gained by prompts that rows share.
 //!
 //! `cargo bench --bench policy`; `BENCH_ACT=int8` or `f32` has our side act row by row, and `BENCH_CLOCK=cpu` counts
-//! seconds of the processor.
+//! seconds of the CPU.
 
 mod clock;
 mod peer;

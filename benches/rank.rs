@@ -1,6 +1,6 @@
 //! What a list of 1, 30 and 300 actions costs a turn, of a policy that draws one of them and of one that weighs each
 //! beside a critic; and what weighing costs row by row, each row with the whole list, where nothing but a pass is
-//! shared. Seconds of the processor with `BENCH_CLOCK=cpu`.
+//! shared. Seconds of the CPU with `BENCH_CLOCK=cpu`.
 //!
 //! `cargo bench --bench rank`
 

@@ -67,8 +67,8 @@
 //!   from the logged rollouts and the first weights alone.
 //! - An environment that fails (panics, hangs, dies, answers garbage) costs its episode, never half of one: the episode
 //!   is played again as if nothing had been, or is left out and noted in the table `errors`.
-//! - Another processor or another libtorch may round differently, and a sampled token can turn on a last bit.
-//!   There the rows are as valid, but they are other rows.
+//! - Another CPU or another libtorch may round differently, and a sampled token can turn on a last bit. There the rows
+//!   are as valid, but they are other rows.
 //! - On a GPU not even two runs on the same one need agree: some of libtorch's kernels for CUDA add with atomics, in
 //!   whatever order threads come (the gradients of `index_select` and of attention, and `index_add` in GSPO's ratio).
 //!   What is promised there is that from the same rows the same advantages come out.

@@ -1,9 +1,9 @@
-//! A clock for benchmarks: `BENCH_CLOCK=cpu` counts the seconds of the processor, which depend less on whoever else
-//! uses the machine.
+//! A clock for benchmarks: `BENCH_CLOCK=cpu` counts the seconds of the CPU, which depend less on whoever else uses the
+//! machine.
 
 use std::time::Instant;
 
-/// Seconds since a moment: of the clock, or those that this process spent on processors.
+/// Seconds since a moment: of the clock, or those that this process spent on CPUs.
 pub enum Clock {
     Wall(Instant),
     Processor(f64),
@@ -24,8 +24,8 @@ impl Clock {
         }
     }
 
-    /// Seconds that this process has spent on processors: user and system time are the 12th and 13th field behind the
-    /// name, in hundredths.
+    /// Seconds that this process has spent on CPUs: user and system time are the 12th and 13th field behind the name,
+    /// in hundredths.
     fn spent() -> f64 {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);

@@ -170,8 +170,7 @@ def tasks(
             its folder. A path begins in that folder, and a path that isn't there is refused.
         memory_mb: In a sandbox: MB of memory, of one process and of all of an episode; 4096 unless given.
         max_processes: In a sandbox: processes and threads of an episode at once; 512 unless given.
-        cpu_seconds: In a sandbox: seconds of processor time, of one process and of all of an episode; 3600 unless
-            given.
+        cpu_seconds: In a sandbox: seconds of CPU time, of one process and of all of an episode; 3600 unless given.
         disk_mb: In a sandbox: MB of a file, of all files in FLOW_FOLDER, and of each of `/tmp`, `/dev/shm` and home,
             which are in memory; 1024 unless given.
         won_at: The reward from which an episode counts as won, where the program doesn't say.
@@ -1085,8 +1084,8 @@ def gpu_update(
             leaves them alone. OpenAI Baselines: the clip of the ratio, 0.2; verl: 0.5. Default: 0.2.
         expectile: A critic learns this expectile of its targets in a state, in place of the mean: above 0.5 it goes
             towards the best return seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's
-            code). Of an action that was written, the value before the last token of a response, it learns the mean
-            whatever stands here. Default: 0.5.
+            code). It has no effect on the value of a written action, which is before the last token of a response:
+            that learns the mean. Default: 0.5.
         beta: The weight of the advantage by `objective: reinforce`, 1 when left out; the teacher's share of the
             mixture by `divergence: jsd`, 0.5. EAPO's paper names the first without a number; its released code has 1
             for it and for `kl`.

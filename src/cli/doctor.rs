@@ -137,12 +137,12 @@ fn line(finding: &Finding) -> String {
         State::Wrong => (RED, "wrong"),
     };
     let note = finding.note.as_ref().map(|note| format!("\n       {}", printable(note))).unwrap_or_default();
-    format!("{colour}{mark:<5}{colour:#}  {:<10} {}{note}\n", finding.name, printable(&finding.found))
+    format!("{colour}{mark:<5}{colour:#}  {:<12} {}{note}\n", finding.name, printable(&finding.found))
 }
 
 fn cpu() -> Finding {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("a processor", |(_, name)| name);
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("a CPU", |(_, name)| name);
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let isa = instructions();
     let names = match isa.as_str() {
@@ -150,11 +150,12 @@ fn cpu() -> Finding {
         "avx512" => "avx512 (VNNI)",
         other => other,
     };
-    let finding = Finding::new("processor", format!("{name}, {cores} cores; 8 bits by {names}: {:.0} GOP/s a core", operations()));
+    let finding = Finding::new("CPU", format!("{name}, {cores} cores; 8 bits by {names}: {:.0} GOP/s a core", operations()));
     let threads = std::env::var("OMP_NUM_THREADS").ok();
     match (isa.as_str(), threads.as_deref()) {
-        ("plain", _) => finding
-            .but(State::Slow, "`base` and `act` multiply without this processor's vectors: flow knows AVX2, AVX-512 with VNNI, and AMX"),
+        ("plain", _) => {
+            finding.but(State::Slow, "`base` and `act` multiply without this CPU's vectors: flow knows AVX2, AVX-512 with VNNI, and AMX")
+        }
         ("avx2", _) => finding.but(State::Slow, "with AVX-512 and VNNI, or AMX, `base: int8` and `act: int8` are several times as fast"),
         (_, Some("1")) if cores > 1 => {
             finding.but(State::Slow, format!("OMP_NUM_THREADS=1 computes on 1 of {cores} cores: --threads says how many compute"))

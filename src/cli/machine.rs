@@ -29,7 +29,7 @@ pub struct Machine {
     #[arg(long)]
     threads: Option<usize>,
     /// The device for models: `cuda` is the first GPU in CUDA_VISIBLE_DEVICES, and an error without one; `auto` is a
-    /// GPU if there is one, otherwise the processor. The variable FLOW_DEVICE is the default
+    /// GPU if there is one, otherwise the CPU. The variable FLOW_DEVICE is the default
     #[arg(long, value_name = "auto|cpu|cuda")]
     device: Option<DeviceChoice>,
     /// Processes of each trainer that flow starts (`train: { torchrun: 8 }` of a model), in place of the pipeline's

@@ -130,7 +130,7 @@ log: [rollout]\n";
         // What acts in 8 bits is a byte a number more.
         let acting = needs(&text.replace("act: own", "act: int8"));
         assert!(acting.contains("playing with it takes 402.6 GB"), "{acting}");
-        // Unless something else is said, it acts row by row on a processor that is quick at that, by a copy.
+        // Unless something else is said, it acts row by row on a CPU that is quick at that, by a copy.
         let auto = needs(&text.replace(", act: own", ""));
         assert!(auto.contains(if row_by_row_is_quick() { "takes 644.2 GB" } else { "takes 322.1 GB" }), "{auto}");
     }

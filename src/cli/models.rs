@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use flow_policy::DeviceChoice;
 
-    /// A run that began on a processor with AVX2 goes on by the same weights on one without, and the other way round; a
+    /// A run that began on a CPU with AVX2 goes on by the same weights on one without, and the other way round; a
     /// setting stands above it.
     #[test]
     fn a_model_acts_by_what_its_run_decided_when_it_began() {

@@ -83,7 +83,7 @@ impl ResumeArgs {
             }
             if let Some((name, act)) = policy.slow() {
                 warn(&format!(
-                    "`{name}` acts as it did when the run began, by `act: {}`, and this processor has no AVX2: that is slow",
+                    "`{name}` acts as it did when the run began, by `act: {}`, and this CPU has no AVX2: that is slow",
                     act.name()
                 ));
             }

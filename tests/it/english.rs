@@ -59,6 +59,16 @@ const UNCLEAR: &[&str] = &[
     "what was computed",
     "what was drawn",
     "what was expected",
+    // The field's words: an environment, a CPU.
+    "a world",
+    "the world",
+    "its world",
+    "worlds",
+    "a processor",
+    "the processor",
+    "processors",
+    "make of processor",
+    "whatever stands",
     // A setting in a table says what it is: a noun.
     "| who",
     "| whose",

@@ -4,6 +4,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// Names that no code has, apart from tests and some files, with the field's words for them. A name is a noun for a
+/// thing and a verb for an act. `world` is a key of settings and of the protocol, and a flag.
+const NAMES: [(&str, &str, &[&str]); 14] = [
+    ("world", "environment", &["crates/env/src/adapter.rs", "crates/env/src/process/hello.rs", "src/cli/check.rs", "src/cli/new.rs"]),
+    ("worlds", "environments", &[]),
+    ("Worlds", "Environments", &[]),
+    ("wrong", "mistake, fault, error", &[]),
+    ("wrongs", "mistakes, faults", &[]),
+    ("told", "prompted, announced", &[]),
+    ("paid", "rewards", &[]),
+    ("led", "expert_actions", &[]),
+    ("lent", "exported", &[]),
+    ("beside", "neighbour, sibling", &[]),
+    ("otherwise", "default, replay_hint", &[]),
+    ("took", "duration, record", &[]),
+    ("saw", "observe", &[]),
+    ("learnt_from", "trains_on", &[]),
+];
+
 /// The folder of the program, and those of the packages, with the name that code gives them.
 const ROOTS: [(&str, Option<&str>); 15] = [
     ("src", None),
@@ -121,7 +140,7 @@ fn climbs(folder: &str, other: &str) -> bool {
 }
 
 /// The registers' operations are safe functions only because one macro alone uses them, in functions that are compiled
-/// for them and called where the processor has them.
+/// for them and called where the CPU has them.
 #[test]
 fn registers_are_used_by_one_macro() {
     let users = sources().into_iter().filter(|source| source.code.contains("registers::"));
@@ -177,6 +196,27 @@ fn imports_are_read_whole() {
     let code = "use crate::ops::{self, Kind};\nuse crate::{left, right::{Context, cli}, main as s};\nfn f() { flow_env::make(); }";
     assert_eq!(known(code).into_iter().collect::<Vec<_>>(), ["left", "main", "ops", "right"]);
     assert!(climbs("ops", "cli") && climbs("cli", "main") && !climbs("cli", "ops") && !climbs("cli", "cli"));
+}
+
+/// The names in code, without texts between quotes, which go over lines, and without comments at the end of a line.
+fn names(code: &str) -> BTreeSet<String> {
+    let code = code.replace("\\\\", "").replace("\\\"", "").replace("'\"'", "");
+    let parts = code.split('"').step_by(2).flat_map(str::lines).map(|line| line.split("// ").next().unwrap_or_default());
+    parts.flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_')).map(String::from).collect()
+}
+
+#[test]
+fn names_are_the_words_of_the_field() {
+    let (mut all, mut faults) = (0, Vec::new());
+    for source in sources().iter().filter(|source| !source.path.iter().any(|part| part.to_string_lossy().starts_with("tests"))) {
+        let (path, found) = (source.path.display().to_string(), names(&source.code));
+        all += found.len();
+        let refused = NAMES.iter().filter(|(name, _, keys)| found.contains(*name) && !keys.contains(&path.as_str()));
+        faults.extend(refused.map(|(name, better, _)| format!("{path}: `{name}`, better {better}")));
+    }
+    assert!(all > 10_000, "only {all} names: are files still read?");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(names("let worlds = f(\"wrong\"); // x").contains("worlds") && !names("let a = \"wrong way\";").contains("wrong"));
 }
 
 /// The paths of an import: those in braces written out.

@@ -188,8 +188,8 @@ fn doctor_measures_a_model() {
     let speed = said.lines().find(|line| line.contains("  speed ")).unwrap();
     let numbers: Vec<u64> = speed.split("one core: ").nth(1).unwrap().split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(numbers.len() == 4 && numbers.iter().all(|&number| number > 0), "{speed}");
-    let processor = said.lines().find(|line| line.contains("  processor ")).unwrap();
-    assert!(processor.contains("8 bits by ") && processor.contains(" GOP/s a core"), "{processor}");
+    let cpu = said.lines().find(|line| line.contains("  CPU ")).unwrap();
+    assert!(cpu.contains("8 bits by ") && cpu.contains(" GOP/s a core"), "{cpu}");
     let output = flow().arg("doctor").arg(home.path()).output().unwrap();
     assert!(output.status.code() == Some(1) && String::from_utf8_lossy(&output.stdout).contains("wrong  speed"), "{output:?}");
 }

@@ -485,14 +485,14 @@ fn a_machine_is_looked_at() {
     let found: Value = serde_json::from_str(&done(flow().arg("doctor").arg(&written).args(["--format", "json"]))).unwrap();
     let named = |name: &str| found.as_array().unwrap().iter().find(|finding| finding["name"] == name).unwrap().clone();
     assert_eq!(named("server")["found"], format!("{} 0.32.0, serves base", server.url));
-    assert!(["good", "slow"].contains(&named("processor")["state"].as_str().unwrap()));
+    assert!(["good", "slow"].contains(&named("CPU")["state"].as_str().unwrap()));
     for name in ["flow", "memory", "device", "libtorch", "DuckDB", "Python", "environments"] {
         assert!(!named(name)["found"].as_str().unwrap().is_empty(), "{found}");
     }
     let output = flow().args(["doctor", "http://127.0.0.1:1"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        output.status.code() == Some(1) && text.contains("wrong  server     http://127.0.0.1:1") && text.contains("no answer"),
+        output.status.code() == Some(1) && text.contains("wrong  server       http://127.0.0.1:1") && text.contains("no answer"),
         "{text}"
     );
 }

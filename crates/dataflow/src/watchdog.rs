@@ -44,7 +44,7 @@ impl Watchdog {
         let body = move || {
             let start = Instant::now();
             let before_run = shared.watch.pulse().map(|p| p.busy()).unwrap_or_default();
-            // Other processes may wait for this one while it has too few processors.
+            // Other processes may wait for this one while it has too few CPUs.
             let computes: fn() -> bool = if life.is_some() { computes } else { || false };
             let (mut judge, mut warnings) = (Judge::new(limit, decides, computes), Vec::new());
             let mut before = start;
@@ -118,8 +118,8 @@ impl Drop for Watchdog {
     }
 }
 
-/// Whether another thread of this process computes, waits for a processor or for a disk. On a machine with too much to
-/// do that may take long, and it is no standstill.
+/// Whether another thread of this process computes, waits for a CPU or for a disk. On a machine with too much to do
+/// that may take long, and it is no standstill.
 fn computes() -> bool {
     let own = fs::read_link("/proc/thread-self").unwrap_or_default();
     let state = |stat: String| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());

@@ -81,7 +81,7 @@ struct ProgramSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = Value::Null))]
     max_processes: Option<u32>,
-    /// In a sandbox: seconds of processor time, of one process and of all of an episode; 3600 unless given.
+    /// In a sandbox: seconds of CPU time, of one process and of all of an episode; 3600 unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = Value::Null))]
     cpu_seconds: Option<u32>,

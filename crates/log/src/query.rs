@@ -263,7 +263,7 @@ fn plain(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<QueryResult, ar
     Ok(QueryResult { schema, batches })
 }
 
-/// Moments with a time zone, such as `now()`, are moments in UTC, which Arrow then shows without a table of the world's
+/// Moments with a time zone, such as `now()`, are moments in UTC, which Arrow then shows without a database of time
 /// zones.
 fn in_utc(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<(SchemaRef, Vec<RecordBatch>), arrow::error::ArrowError> {
     let zoned = |f: &Arc<Field>| matches!(f.data_type(), DataType::Timestamp(_, Some(_)));

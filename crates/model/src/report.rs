@@ -20,8 +20,8 @@ pub struct UpdateReport {
     /// Norm of the gradient before clipping: the mean over the optimiser steps.
     pub grad_norm: f64,
     /// Mean over tokens of how far the recorded log-probability is from the one that the update computes before its
-    /// first step, in nats: what another arithmetic (bf16), another processor, or weights that acted a while ago make
-    /// of the same tokens. Nothing where no log-probability was recorded, or the ratios are a row's.
+    /// first step, in nats: what another arithmetic (bf16), another CPU, or weights that acted a while ago make of the
+    /// same tokens. Nothing where no log-probability was recorded, or the ratios are a row's.
     pub gap: Option<f64>,
     /// The learning rate of the last optimiser step.
     pub lr: f64,

@@ -259,9 +259,9 @@ pub enum Base {
     /// As `dtype` says.
     #[default]
     Own,
-    /// 8 bits, row by row on a processor.
+    /// 8 bits, row by row on a CPU.
     Int8,
-    /// f32, row by row on a processor.
+    /// f32, row by row on a CPU.
     F32,
 }
 
@@ -275,15 +275,15 @@ impl Base {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Act {
-    /// `f32` where that can be and is the faster: on a processor with AVX2, of a model in f32 that is trained whole;
-    /// else `own`.
+    /// `f32` where that can be and is the faster: on a CPU with AVX2, of a model in f32 that is trained whole; else
+    /// `own`.
     #[default]
     Auto,
     /// The weights that learn, by libtorch.
     Own,
-    /// The same in 8 bits, row by row on a processor.
+    /// The same in 8 bits, row by row on a CPU.
     Int8,
-    /// The same in f32, row by row on a processor.
+    /// The same in f32, row by row on a CPU.
     F32,
 }
 

@@ -149,8 +149,8 @@ pub struct UpdateSettings {
     #[schemars(range(min = 0.0))]
     pub value_clip: f64,
     /// A critic learns this expectile of its targets in a state, in place of the mean: above 0.5 it goes towards the
-    /// best return seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). Of an
-    /// action that was written, the value before the last token of a response, it learns the mean whatever stands here.
+    /// best return seen there (implicit Q-learning, Kostrikov et al. 2022, Eq. 5; 0.7 in Retrospex's code). It has no
+    /// effect on the value of a written action, which is before the last token of a response: that learns the mean.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub expectile: f64,
     /// The weight of the advantage by `objective: reinforce`, 1 when left out; the teacher's share of the mixture by

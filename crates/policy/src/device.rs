@@ -1,4 +1,4 @@
-//! Where models lie and are computed: on the processor, or on the first GPU that CUDA shows.
+//! Where models lie and are computed: on the CPU, or on the first GPU that CUDA shows.
 
 use flow_model::PolicyError;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::str::FromStr;
 /// Where models are asked to be computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// On a GPU where libtorch finds one, else on the processor.
+    /// On a GPU where libtorch finds one, else on the CPU.
     #[default]
     Auto,
-    /// On the processor.
+    /// On the CPU.
     Cpu,
     /// On a GPU, or not at all.
     Cuda,
@@ -49,7 +49,7 @@ impl DeviceChoice {
     }
 }
 
-/// What a machine computes models with, and how many threads share it on a processor.
+/// What a machine computes models with, and how many threads share it on a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hardware {
     pub threads: usize,
@@ -85,9 +85,7 @@ impl FoundDevice {
     /// A note for the user: which GPU computes, or that one stands idle.
     pub fn note(&self) -> Option<String> {
         match self.idle {
-            Some(why) => {
-                Some(format!("a GPU is here, and models are computed on the processor: {why}; `--device cpu` says that this is meant"))
-            }
+            Some(why) => Some(format!("a GPU is here, and models are computed on the CPU: {why}; `--device cpu` says that this is meant")),
             None if self.cuda => Some(format!("models are computed on {self}; `base: int8` is bf16 there, and the learning model acts")),
             None => None,
         }

@@ -18,8 +18,8 @@
 //! fixed order, so the number of threads changes no bit. Processes that learn together ([`flow_model::Peers`]) share an update in
 //! the same way, and their number changes none either.
 //!
-//! All of it is computed on one device ([`DeviceChoice`]): the processor, or a GPU, where the same code runs, tokens
-//! are drawn beside the logits, batches are as large as the memory allows, and a row's last digits may follow from its
+//! All of it is computed on one device ([`DeviceChoice`]): the CPU, or a GPU, where the same code runs, tokens are
+//! drawn beside the logits, batches are as large as the memory allows, and a row's last digits may follow from its
 //! neighbours.
 //!
 //! An encoder only reads: [`Policy::embed`] gives the vector of a text. A model that a server runs only answers
@@ -86,7 +86,7 @@ pub use policy::Policy;
 #[cfg(not(feature = "torch"))]
 pub use without::{export, gpus, libtorch, on_gpu};
 
-/// Which of the processor's instructions multiply a base in 8 bits: `amx`, `avx512`, `avxvnni`, `avx2` or `plain`. The
+/// Which of the CPU's instructions multiply a base in 8 bits: `amx`, `avx512`, `avxvnni`, `avx2` or `plain`. The
 /// environment variable `FLOW_ISA` can name a lesser one; the bits are the same.
 pub fn instructions() -> String {
     flow_int8::products::isa::Isa::chosen().to_string()

@@ -127,7 +127,7 @@ impl Policy {
         self.models.iter().filter_map(|(name, model)| Some((name.clone(), model.act?))).collect()
     }
 
-    /// A model that acts row by row, which is slow on this processor.
+    /// A model that acts row by row, which is slow on this CPU.
     pub fn slow(&self) -> Option<(String, Act)> {
         self.acting().into_iter().find(|(_, act)| act.asks() && !row_by_row_is_quick())
     }

@@ -1,4 +1,4 @@
-//! How fast this processor computes: products of 8 bits, and a model's tokens a second.
+//! How fast this CPU computes: products of 8 bits, and a model's tokens a second.
 
 use crate::{Hardware, Policy};
 use flow_checkpoint::Description;

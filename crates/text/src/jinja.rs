@@ -1,7 +1,7 @@
 //! The limits on every template, a prompt's or the chat template of a published model: the steps that it may take, how
 //! wide it may format, and the length of its output; each limit makes an error. minijinja has no limit on values, so
-//! the processor's time and the memory of a rendering are watched as well ([`limited`]), and a template that can nest
-//! values has a stack for them.
+//! the CPU's time and the memory of a rendering are watched as well ([`limited`]), and a template that can nest values
+//! has a stack for them.
 
 use crate::limit::limited;
 use minijinja::value::{Rest, Value, ValueOrKwargs};

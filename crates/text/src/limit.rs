@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-/// Seconds of the processor for one piece of work. Usual work takes a thousandth of one.
+/// Seconds of the CPU for one piece of work. Usual work takes a thousandth of one.
 const SECONDS: f64 = 3.0;
 /// Seconds after which the memory of the process counts: by then the work isn't usual, and it is what takes it.
 const UNUSUAL: f64 = 0.2;
@@ -93,7 +93,7 @@ fn watch() {
     }
 }
 
-/// How long the work's thread has run on a processor; where the system doesn't say, how long it has been watched.
+/// How long the work's thread has run on a CPU; where the system doesn't say, how long it has been watched.
 fn seconds(work: &Work) -> f64 {
     // The name in brackets may hold anything; the twelfth and thirteenth number after it are hundredths of seconds.
     let run = |stat: String| {

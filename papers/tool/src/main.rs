@@ -59,7 +59,7 @@ struct StudyArgs {
     /// The study's file
     #[arg(required_unless_present = "schema")]
     study: Option<PathBuf>,
-    /// How many jobs run at a time, each with its share of the processors
+    /// How many jobs run at a time, each with its share of the CPUs
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
     /// Another value in the study's file: its `home` and `page` for your own tables, or a run's pipeline; paths as in

@@ -132,8 +132,8 @@ fn claim(flow: &Flow, study: &Study, job: &StudyJob, output: &Path) -> Result<Cl
     Ok(Claim::Ours(file))
 }
 
-/// Does all of `jobs`, at most `most` at a time, each with its share of the processors. Other processes may do so in
-/// the same folder: no job is done twice. `Ok(false)` if it was interrupted.
+/// Does all of `jobs`, at most `most` at a time, each with its share of the CPUs. Other processes may do so in the same
+/// folder: no job is done twice. `Ok(false)` if it was interrupted.
 pub fn work(flow: &Flow, study: &Study, jobs: Vec<StudyJob>, most: usize) -> Result<bool> {
     let home = study.home();
     let create_folder = |path: &Path| std::fs::create_dir_all(path).map_err(Error::file(path));

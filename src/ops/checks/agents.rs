@@ -63,7 +63,7 @@ pub fn mistakes(node: &Node, pipeline: &Pipeline, agent: &Agent, actor: Actor, a
 
 /// Notes on tags that no prompt mentions, and on the cost of a conversation whose system message changes.
 pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
-    let untold = prompt::undescribed(agent).map(|tag| {
+    let undescribed = prompt::undescribed(agent).map(|tag| {
         format!("its answers need <{tag}>, which its prompt doesn't mention: put `{{{{ form }}}}` into the prompt, or train a policy that writes it already")
     });
     let moves = agent.memories().any(|memory| {
@@ -71,7 +71,7 @@ pub fn notes(node: &Node, agent: &Agent) -> Vec<String> {
         read && memory.place == PassageSlot::System && memory.at == RecallTime::Turn
     });
     let cost = "the system message may be another in each turn, so the conversation is read anew in each: `at: episode`, or `place: before`, reads it once";
-    untold.into_iter().chain((moves && agent.layout == PromptLayout::Chat).then(|| cost.to_owned())).collect()
+    undescribed.into_iter().chain((moves && agent.layout == PromptLayout::Chat).then(|| cost.to_owned())).collect()
 }
 
 /// The words of an agent's own prompt templates and the tags of its answers, for a vocabulary.

@@ -92,7 +92,7 @@ fn some_dots(point: &[f32], others: &[&[f32]]) -> [f32; TILE] {
 
 type Sums = [[f32; LANES]; TILE];
 
-/// The sums, each lane's products added in their order, by the widest vectors that the processor has; then the lanes in
+/// The sums, each lane's products added in their order, by the widest vectors that the CPU has; then the lanes in
 /// theirs, and what is left over. A product is rounded before it is added whatever the vectors are, so the bits are the
 /// same.
 fn tile_dots(point: &[f32], others: [&[f32]; TILE]) -> [f32; TILE] {
@@ -114,7 +114,7 @@ fn add_products(point: &[f32], others: [&[f32]; TILE], sums: &mut Sums) {
             products(point, others, sums);
         }
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has these instructions.
+            // SAFETY: the CPU has these instructions.
             return unsafe { avx2(point, others, sums) };
         }
     }

@@ -10,7 +10,7 @@ use crate::products::rounded::Rounded;
 use crate::products::vectors::exp;
 
 /// Rows that go through the feed-forward part together: what is inside it is several times as wide as the stream, and
-/// stays in the processor's caches for as many.
+/// stays in the CPU's caches for as many.
 pub const FED: usize = 128;
 
 /// A token to compute.

@@ -1,11 +1,11 @@
-//! A decoder computed row by row on the processor, outside of libtorch: for models whose base stands still beside
-//! adapters, in 8 bits or as it is.
+//! A decoder computed row by row on the CPU, outside of libtorch: for models whose base stands still beside adapters,
+//! in 8 bits or as it is.
 //!
 //! A row is one token of one sequence. All that a row goes through sums in an order that follows from the row alone:
 //! products ([`super::products`]), norms, attention over the keys before it, and the softmax. So a token has the same
-//! bits alone and among others, in prefill, decoding or training, on any number of threads and with any of the
-//! processor's vectors, and nothing is padded for that. It also has to be so: a last bit that differs before a rounding
-//! to 8 bits is a hundredth behind it, so that sampler and learner would be two models.
+//! bits alone and among others, in prefill, decoding or training, on any number of threads and with any of the CPU's
+//! vectors, and nothing is padded for that. It also has to be so: a last bit that differs before a rounding to 8 bits
+//! is a hundredth behind it, so that sampler and learner would be two models.
 //!
 //! ```text
 //! tape     training: the forward pass with its values for the backward pass, and the backward pass

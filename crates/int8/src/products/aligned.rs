@@ -1,4 +1,4 @@
-//! Lists of numbers that begin where a line of the processor's cache does, so that no vector lies across two of them.
+//! Lists of numbers that begin where a line of the CPU's cache does, so that no vector lies across two of them.
 
 use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::marker::PhantomData;
@@ -118,7 +118,7 @@ impl Drop for Block {
 }
 
 /// A list of fixed length. Lists that are made one after the other lie behind one another in few blocks, so that large
-/// pages hold them: of small ones, the processor looks up thousands while it reads a model once.
+/// pages hold them: of small ones, the CPU looks up thousands while it reads a model once.
 pub struct Fixed<T> {
     block: Arc<Block>,
     /// The first of its bytes in the block.

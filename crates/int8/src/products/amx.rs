@@ -18,7 +18,7 @@ const RING: usize = 4;
 const BEGUN: usize = 2;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
-/// Bytes of rows that stay in the processor's second cache.
+/// Bytes of rows that stay in the CPU's second cache.
 const CACHED: usize = 1 << 20;
 /// The fewest and the most tiles of rows that are multiplied together: with fewer, weights are fetched too often.
 const CACHED_TILES: (usize, usize) = (4, 32);
@@ -65,8 +65,8 @@ struct Part {
     groups: usize,
 }
 
-/// Parts whose numbers stay in the processor's second cache while the panels pass: row by row, and of each row from its
-/// first groups to its last, since sums go through the groups in their order.
+/// Parts whose numbers stay in the CPU's second cache while the panels pass: row by row, and of each row from its first
+/// groups to its last, since sums go through the groups in their order.
 fn parts(x: &Rounded) -> impl Iterator<Item = Part> {
     let (all_tiles, all_groups) = (x.rows().div_ceil(TILE), x.groups());
     let tiles = (CACHED / (all_groups * BYTES)).clamp(CACHED_TILES.0, CACHED_TILES.1).min(all_tiles).max(1);
@@ -105,7 +105,7 @@ impl Pairs {
 
 /// One step of the pipeline: begins the product of the tiles at `own` and `theirs`, puts down at `to` the whole sums of
 /// the step before, and adds to `sums` the sums put down at `whole` a step earlier, each row times its scale, then
-/// times the outputs' scales. All three overlap in the processor, which one after the other they would not.
+/// times the outputs' scales. All three overlap in the CPU, which one after the other they would not.
 macro_rules! step {
     ($own:expr, $theirs:expr, $begin:expr, $to:expr, $whole:expr, $scales:expr, $factors:expr, $sums:ident) => {
         asm!(
@@ -160,11 +160,11 @@ macro_rules! row {
 /// See [`super::product`].
 ///
 /// # Safety
-/// The processor has AMX, allowed, and AVX-512; sizes are as [`super::product`] checks them.
+/// The CPU has AMX, allowed, and AVX-512; sizes are as [`super::product`] checks them.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
 pub unsafe fn product(x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     let mut room = Room { ring: [[0; SUMS]; RING], begin: [[MAGIC; PANEL]; TILE] };
-    // SAFETY: the processor has it; sizes are those of the caller.
+    // SAFETY: the CPU has it; sizes are those of the caller.
     unsafe {
         asm!("ldtilecfg [{}]", in(reg) &TileConfig::new(), options(nostack, readonly));
         parts(x).for_each(|part| products_of(x, matrix, part, y.as_mut_ptr(), &mut room));

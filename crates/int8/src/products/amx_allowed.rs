@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
-/// Whether the processor has it and the system lets this process use it, which must be asked for once.
+/// Whether the CPU has it and the system lets this process use it, which must be asked for once.
 pub fn allowed() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| {

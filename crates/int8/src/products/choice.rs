@@ -1,4 +1,4 @@
-//! Which instructions of the processor are used: chosen once, the best that it has and that multiply exactly, unless
+//! Which instructions of the CPU are used: chosen once, the best that it has and that multiply exactly, unless
 //! `FLOW_ISA` names a lesser one.
 
 use super::isa::{named, Isa};
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 const VARIABLE: &str = "FLOW_ISA";
 
 impl Isa {
-    /// The best that this processor has and that multiplies exactly, or the lesser one that the environment variable
+    /// The best that this CPU has and that multiplies exactly, or the lesser one that the environment variable
     /// `FLOW_ISA` names.
     pub fn chosen() -> Isa {
         static CHOSEN: OnceLock<Isa> = OnceLock::new();

@@ -136,8 +136,8 @@ fn outer_rest(a: StridedRows, first: usize, b: StridedRows, from: usize, width: 
     1
 }
 
-/// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the processor's
-/// cache while the rows pass.
+/// Goes through the panels, `P` at a time, and through the rows, `R` at a time: the panels stay in the CPU's cache
+/// while the rows pass.
 #[inline(always)]
 fn tiles<V: Vector, const R: usize, const P: usize>(matrix: &Dense, x: StridedRows, scale: Option<f32>, y: &mut [f32], stride: usize) {
     let panels = matrix.outputs.div_ceil(LANES);

@@ -1,12 +1,11 @@
-//! Sets of instructions of a processor. An [`Isa`] is one that this processor has: [`Isa::new`] alone makes one, and
-//! looks.
+//! Sets of instructions of a CPU. An [`Isa`] is one that this CPU has: [`Isa::new`] alone makes one, and looks.
 
 use std::fmt;
 
 /// Sets of instructions, the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What every processor has.
+    /// What every CPU has.
     Plain,
     /// AVX2, FMA and F16C.
     Avx2,
@@ -21,15 +20,15 @@ pub enum Level {
 /// All of them.
 const LEVELS: [Level; 5] = [Level::Plain, Level::Avx2, Level::AvxVnni, Level::Avx512, Level::Amx];
 
-/// A set of instructions that this processor has.
+/// A set of instructions that this CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Isa(Level);
 
 impl Isa {
-    /// What every processor has.
+    /// What every CPU has.
     pub const PLAIN: Isa = Isa(Level::Plain);
 
-    /// The set `level`, if this processor has it.
+    /// The set `level`, if this CPU has it.
     pub fn new(level: Level) -> Option<Isa> {
         #[cfg(target_arch = "x86_64")]
         {
@@ -55,7 +54,7 @@ impl Isa {
         }
     }
 
-    /// The sets that this processor has, the least first.
+    /// The sets that this CPU has, the least first.
     pub fn available() -> impl DoubleEndedIterator<Item = Isa> {
         LEVELS.into_iter().filter_map(Isa::new)
     }

@@ -10,8 +10,8 @@
 //!
 //! The inner sum is one of whole numbers below 2^24: exact in any order and as an f32. The outer one goes through the
 //! groups in their order, with one rounding a term (a fused multiply-add). So a row's bits follow from the row and the
-//! matrix alone: not from the rows beside it, the threads, or the width of the processor's vectors. Both kernels
-//! (`tiles`, with any vectors, and `amx`) give the same ones.
+//! matrix alone: not from the rows beside it, the threads, or the width of the CPU's vectors. Both kernels (`tiles`,
+//! with any vectors, and `amx`) give the same ones.
 
 #[macro_use]
 mod vectorised;
@@ -58,7 +58,7 @@ pub fn product(isa: Isa, x: &Rounded, matrix: &Matrix, y: &mut [f32]) {
     assert!(y.len() >= x.rows() * matrix.stride());
     #[cfg(target_arch = "x86_64")]
     if isa.level() == isa::Level::Amx && x.offsets().is_none() {
-        // SAFETY: an `Isa` is only made where the processor has its instructions; sizes are checked above.
+        // SAFETY: an `Isa` is only made where the CPU has its instructions; sizes are checked above.
         return unsafe { amx::product(x, matrix, y) };
     }
     tiles::product(isa, x, matrix, y);

@@ -1,9 +1,9 @@
-//! [`Vector`]s of the processor.
+//! [`Vector`]s of the CPU.
 //!
-//! Values of these types are made and used in functions alone that `vectorised` compiles for their
-//! instructions, and calls where the processor has them, as an [`super::isa::Isa`] says; a test sees that nothing else
-//! names this module (tests/it/house.rs). So every `unsafe` below is sound for one reason: the instruction is there,
-//! and lists are as long as what is read or written, which is checked.
+//! Values of these types are made and used in functions alone that `vectorised` compiles for their instructions, and
+//! calls where the CPU has them, as an [`super::isa::Isa`] says; a test sees that nothing else names this module
+//! (tests/it/house.rs). So every `unsafe` below is sound for one reason: the instruction is there, and lists are as
+//! long as what is read or written, which is checked.
 
 use super::vectors::{Vector, LANES, LARGEST_HALF, MAGIC};
 use std::arch::x86_64::*;

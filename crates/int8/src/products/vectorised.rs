@@ -25,7 +25,7 @@ macro_rules! vectorised {
             use $crate::products::isa::Level;
             match isa.level() {
                 Level::Plain => any::<$crate::products::vectors::Plain $(, $t)?>($($arg),*),
-                // SAFETY: an `Isa` is only made where the processor has its instructions.
+                // SAFETY: an `Isa` is only made where the CPU has its instructions.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => unsafe { avx2 $(::<$t>)? ($($arg),*) },
                 // SAFETY: as above.

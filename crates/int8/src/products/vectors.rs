@@ -1,5 +1,5 @@
-//! Loops over numbers that give the same bits whatever the processor's vectors are: one source, compiled for each set
-//! of instructions.
+//! Loops over numbers that give the same bits whatever the CPU's vectors are: one source, compiled for each set of
+//! instructions.
 //!
 //! A sum goes through [`LANES`] sums beside each other, which are added up in pairs at the end, so its order is the
 //! same in vectors of any width. A product and a sum are either one operation with one rounding (`mul_add`) or two,
@@ -10,9 +10,9 @@ pub const LANES: usize = 16;
 /// Numbers beside each other.
 pub type Lanes = [f32; LANES];
 
-/// [`LANES`] numbers in the processor's registers. Each operation is done lane by lane, with one rounding.
+/// [`LANES`] numbers in the CPU's registers. Each operation is done lane by lane, with one rounding.
 pub trait Vector: Copy {
-    /// Whether the processor holds some thirty of them at a time.
+    /// Whether the CPU holds some thirty of them at a time.
     const MANY: bool;
     fn splat(x: f32) -> Self;
     /// Loads the first [`LANES`] numbers of a list.
@@ -81,7 +81,7 @@ pub trait Vector: Copy {
     }
 }
 
-/// Portable arithmetic, where the processor has no wider vectors.
+/// Portable arithmetic, where the CPU has no wider vectors.
 #[derive(Clone, Copy)]
 pub struct Plain(Lanes);
 

@@ -3,8 +3,8 @@
 //!
 //! The same distribution and the same uniform numbers as [`draw`]: the token is the first one up to which the weights,
 //! summed in the order of the vocabulary, come to more than the uniform number's share. Sums are in f64, weights in
-//! f32, so at the edge between two tokens another one may be drawn than on a processor, and a log-probability differs
-//! by rounding.
+//! f32, so at the edge between two tokens another one may be drawn than on a CPU, and a log-probability differs by
+//! rounding.
 
 use crate::generate::answer::PartialAnswer;
 use crate::generate::penalties::TokenCounts;

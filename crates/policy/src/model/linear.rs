@@ -1,9 +1,9 @@
 //! A matrix times rows, so that in bf16 too a row has the same bits whatever rows are beside it.
 //!
-//! In bf16 libtorch has oneDNN multiply. On a processor with AMX it chooses by the number of rows how many inputs are
-//! summed before a sum is put down, and with that a row's bits, where a matrix has many inputs ([`summed_at_once`]).
-//! Such a matrix multiplies [`PART`] rows at a time, the last ones with zeros beside them: that is always a product of
-//! one shape, so the order of its sums is one.
+//! In bf16 libtorch has oneDNN multiply. On a CPU with AMX it chooses by the number of rows how many inputs are summed
+//! before a sum is put down, and with that a row's bits, where a matrix has many inputs ([`summed_at_once`]). Such a
+//! matrix multiplies [`PART`] rows at a time, the last ones with zeros beside them: that is always a product of one
+//! shape, so the order of its sums is one.
 
 use tch::{Device, Kind, Tensor};
 

@@ -84,8 +84,7 @@ fn how_far_acting_and_learning_are_apart_is_measured() {
     }
 }
 
-/// A feed-forward part whose sums oneDNN breaks by the number of rows where a processor has AMX, alone and with an
-/// adapter.
+/// A feed-forward part whose sums oneDNN breaks by the number of rows where a CPU has AMX, alone and with an adapter.
 #[test]
 fn a_row_has_the_same_bits_in_any_company() {
     let new = NewModel { layers: 3, width: 384, hidden: Some(1536), ..crate::tests::tiny() };

@@ -186,17 +186,17 @@ fn studies(setting: &Setting) -> usize {
 /// more: where tasks bring nine tenths of the variance, the seeds' t of 4.3 still counts for a tenth.
 #[test]
 fn an_interval_covers_what_it_names() {
-    let mut wrong = Vec::new();
+    let mut outside = Vec::new();
     for setting in &SETTINGS {
         let counted = simulate(setting, studies(setting));
         let (coverage, tolerance) = (counted.coverage(), counted.tolerance());
         println!("{:>2} seeds x {:>4} tasks, {:<35} {coverage:.1}%", setting.seeds, setting.tasks, setting.name);
         let most = if setting.seeds == 3 { 97.5 } else { 97.0 };
         if !(93.0 - tolerance..=most + tolerance).contains(&coverage) {
-            wrong.push((setting.name, setting.seeds, setting.tasks, coverage));
+            outside.push((setting.name, setting.seeds, setting.tasks, coverage));
         }
     }
-    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(outside.is_empty(), "{outside:?}");
 }
 
 /// Where one seed of five learns, ten seeds can't have an interval: it misses in every ninth study, as none has learnt

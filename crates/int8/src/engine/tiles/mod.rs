@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The sums are those of [`super::attention`], bit by bit. But a page of keys and values is fetched once for the whole
-//! tile in place of once for each token: in a long row, whose pages the processor's caches don't hold, that took longer
-//! than the arithmetic.
+//! tile in place of once for each token: in a long row, whose pages the CPU's caches don't hold, that took longer than
+//! the arithmetic.
 //!
 //! A row of a tile is one head of queries of one token. What a row sums goes through the places in their order,
 //! whichever rows are looked at beside it; what a page sums goes through the tokens from the last to the first, and
@@ -28,7 +28,7 @@ use rows::{TileRows, FEW};
 
 /// Tokens of a tile, at most.
 pub const TILE: usize = PAGE;
-/// Pages whose values stay in the processor's nearest cache while the rows pass.
+/// Pages whose values stay in the CPU's nearest cache while the rows pass.
 const CHUNK: usize = 4;
 
 /// Room for what is between the formulas of a tile.

@@ -1,11 +1,11 @@
-//! The sums of a tile, a panel of rows at a time: as many as the processor has registers for, so that what is loaded
-//! once serves them all.
+//! The sums of a tile, a panel of rows at a time: as many as the CPU has registers for, so that what is loaded once
+//! serves them all.
 
 use super::super::kv::{KvNumber, PAGE};
 use super::rows::{TileRows, FEW};
 use crate::products::vectors::{Lanes, Vector, LANES};
 
-/// Rows that are looked at together where the processor has many registers, in place of [`FEW`].
+/// Rows that are looked at together where the CPU has many registers, in place of [`FEW`].
 pub const MANY: usize = 2 * FEW;
 
 /// Calls `$many` for as many rows as there are registers for and `$few` for the rest; `$row` is the first of them.

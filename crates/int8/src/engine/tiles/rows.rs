@@ -3,7 +3,7 @@
 use super::super::kv::{Heads, PAGE};
 use crate::products::dense::StridedRows;
 
-/// Rows that are looked at together where the processor has few registers. There is room for a multiple of it.
+/// Rows that are looked at together where the CPU has few registers. There is room for a multiple of it.
 pub const FEW: usize = 4;
 
 /// The rows of a tile for one head of keys.
