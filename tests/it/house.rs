@@ -289,9 +289,6 @@ fn reached<'a>(from: &'a str, imports: &'a BTreeMap<String, BTreeSet<String>>) -
     found
 }
 
-/// The table of backends names the one of a flow without libtorch, which is no file of its folder.
-const CIRCLES: [&str; 2] = ["crates/policy/src: backend", "crates/policy/src: without"];
-
 /// A file that all files of a folder import needs none of them: a reader can begin at the bottom.
 #[test]
 fn files_know_one_another_in_no_circle() {
@@ -305,7 +302,7 @@ fn files_know_one_another_in_no_circle() {
         circles.extend(imports.keys().filter(circle).map(|file| format!("{root}: {file}")));
     }
     assert!(arrows > 1000, "only {arrows} arrows: are imports still read?");
-    assert_eq!(circles, CIRCLES, "move what both need below both");
+    assert!(circles.is_empty(), "move what both need below both:\n{}", circles.join("\n"));
     assert_eq!(called("use super::{a};\nlet x = super::b::c(crate::d::E, $crate::f);"), ["crate::d::E", "crate::f", "super::b::c"]);
     assert_eq!(paths("super::{a::B, c::{self, d}, e}"), ["super::a::B", "super::c::self", "super::c::d", "super::e"]);
     let modules: BTreeSet<String> = ["a", "a::b", "c"].map(String::from).into();

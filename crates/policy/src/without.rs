@@ -1,10 +1,8 @@
 //! A flow that was built without libtorch (`cargo build --no-default-features -p flow`): it computes no model itself.
 
-use crate::backend::{Model, Opening};
 use crate::device::{DeviceChoice, FoundDevice};
 use crate::export::ExportKind;
-use crate::trainer::Twin;
-use flow_model::{ModelSettings, PolicyError, Result};
+use flow_model::{PolicyError, Result};
 use std::path::{Path, PathBuf};
 
 const WHY: &str =
@@ -18,7 +16,8 @@ pub struct Libtorch {
     pub cuda: bool,
 }
 
-fn refused() -> PolicyError {
+/// That it computes no model.
+pub fn refused() -> PolicyError {
     PolicyError::Device(WHY.into())
 }
 
@@ -62,41 +61,4 @@ impl FoundDevice {
 /// [`PolicyError::Device`], always.
 pub fn export(_: &Path, _: &Path, _: bool) -> Result<ExportKind> {
     Err(refused())
-}
-
-/// A model of this process: there is none.
-pub enum LocalModel {}
-
-/// Opens no model of this process.
-///
-/// # Errors
-/// [`PolicyError::Device`], always.
-pub fn open(_: &str, _: &ModelSettings, _: &Opening) -> Result<Option<Box<dyn Model>>> {
-    Err(refused())
-}
-
-impl LocalModel {
-    /// As [`open`].
-    ///
-    /// # Errors
-    /// [`PolicyError::Device`], always.
-    pub fn new(_: &str, _: &ModelSettings, _: &Opening) -> Result<LocalModel> {
-        Err(refused())
-    }
-
-    pub fn twin(&self) -> Twin<'_> {
-        match *self {}
-    }
-
-    /// # Errors
-    /// There is none that could be asked.
-    pub fn follow(&mut self, _: u64, _: &Path, _: usize) -> Result<()> {
-        match *self {}
-    }
-}
-
-impl Model for LocalModel {
-    fn refusal(&self) -> PolicyError {
-        match *self {}
-    }
 }

@@ -7,6 +7,8 @@ mod encoder;
 mod local;
 mod remote;
 mod trained;
+#[cfg(not(feature = "torch"))]
+mod without;
 
 #[cfg(feature = "torch")]
 use crate::model::Net;
@@ -169,7 +171,7 @@ type Open = fn(&str, &ModelSettings, &Opening) -> Result<Option<Box<dyn Model>>>
 #[cfg(feature = "torch")]
 const BACKENDS: &[Open] = &[remote::open, encoder::open, trained::open, local::open];
 #[cfg(not(feature = "torch"))]
-const BACKENDS: &[Open] = &[remote::open, trained::open, crate::without::open];
+const BACKENDS: &[Open] = &[remote::open, trained::open, without::open];
 
 /// The model called `name`, as the pipeline describes it.
 ///

@@ -2,13 +2,13 @@
 
 #[cfg(feature = "torch")]
 use super::local::LocalModel;
+#[cfg(not(feature = "torch"))]
+use super::without::LocalModel;
 use super::{At, Learnt, Model, Opening, Others};
 #[cfg(feature = "torch")]
 use crate::model::Net;
 use crate::trainer::{TrainedModel, TrainerWeights};
 use crate::update::tracer::Tracer;
-#[cfg(not(feature = "torch"))]
-use crate::without::LocalModel;
 use crate::DeviceChoice;
 use flow_model::{
     ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Result,
