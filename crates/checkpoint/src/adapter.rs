@@ -1,4 +1,4 @@
-//! Adapters on disk, in PEFT's format: `adapter_config.json` describes them and names their base model,
+//! Opens and checks adapters on disk, in PEFT's format: `adapter_config.json` describes them and names their base model,
 //! `adapter_model.safetensors` has their weights. Beside them lie `flow.json` and, once trained,
 //! `adapter_optimizer.safetensors`.
 
@@ -10,7 +10,7 @@ use flow_model::folder::read;
 use flow_model::lora::{replacement, Adapter, Lora};
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, TRAINED};
 use flow_model::parameters::Layout;
-use flow_model::peft::PeftConfig;
+use flow_model::peft_config::PeftConfig;
 use flow_model::{FileFault, PolicyError, Result};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -17,7 +17,7 @@ pub mod lora;
 pub mod on_disk;
 pub mod parameters;
 mod peers;
-pub mod peft;
+pub mod peft_config;
 mod qwen2;
 mod qwen3;
 mod remote_settings;

@@ -2,8 +2,8 @@
 
 use crate::acting::{not_in_engine, Acting};
 use crate::generate::store::Store;
-use crate::model::adapter::{self, BaseLocation};
-use crate::model::adapter::{adapter_moments, read_adapter};
+use crate::model::adapter_files::{self, BaseLocation};
+use crate::model::adapter_files::{adapter_moments, read_adapter};
 use crate::model::checkpoint::{self, load_stored, packed};
 use crate::model::saved::{self, SavedModel};
 use crate::model::Net;
@@ -313,7 +313,7 @@ impl VersionedModel {
             match self.start.adapter() {
                 Some(adapter) => {
                     let base = BaseLocation::Named(self.base.as_deref().unwrap_or_default());
-                    adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, &folder)?;
+                    adapter_files::save(&adapter_files::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, &folder)?;
                 }
                 None => {
                     let (architecture, tokenizer) = (self.start.architecture().clone(), self.tokenizer.clone());
@@ -364,7 +364,7 @@ impl VersionedModel {
         let below = self.start.bare();
         let here = whole(&below, below.flat().shallow_clone(), 0, Moments::new(below.flat()));
         let base = self.base.as_deref().map_or(BaseLocation::Here(&here), BaseLocation::Named);
-        adapter::save(&adapter::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, folder)
+        adapter_files::save(&adapter_files::SavedAdapter { adapter: adapter.clone(), flat, moments, version, base }, folder)
     }
 
     /// The version in `folder`: its number, what is trained, and its moments. `name` is what the model is called.

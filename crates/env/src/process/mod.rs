@@ -12,13 +12,13 @@ pub(super) mod draw;
 mod error;
 mod hello;
 mod malformed;
-mod place;
+mod orphans;
 mod pool;
 mod programs;
 mod request;
 mod settings;
+mod slot;
 mod variables;
-mod warden;
 
 pub(super) use child::{Child, ChildOutput};
 pub use error::{ProcessError, StartError};

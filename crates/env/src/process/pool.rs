@@ -4,9 +4,9 @@
 use super::answer;
 use super::error::{ProcessError, StartError};
 use super::hello::Hello;
-use super::place::{AnsweredRequest, FailedStart, ProcessSlot, RequestKind, StartingProcess};
 use super::programs::Programs;
 use super::request::{EpisodeRequest, Listing};
+use super::slot::{AnsweredRequest, FailedStart, ProcessSlot, RequestKind, StartingProcess};
 use super::ProcessSettings;
 use crate::view::EpisodeView;
 use crate::{Act, Cause, Fault};

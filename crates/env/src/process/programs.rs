@@ -3,8 +3,8 @@
 
 use super::descendants::{self, VARIABLE};
 use super::error::{ProcessError, StartError};
+use super::orphans::Warden;
 use super::variables::inherited;
-use super::warden::Warden;
 use super::{Hello, ProcessSettings};
 use rustix::process::{kill_process_group, waitid, Pid, Signal, WaitId, WaitIdOptions};
 use std::collections::BTreeMap;

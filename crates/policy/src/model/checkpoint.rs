@@ -1,7 +1,7 @@
 //! Models from disk, with their weights.
 
 use super::lora::merge;
-use crate::model::adapter::read_adapter;
+use crate::model::adapter_files::read_adapter;
 use crate::model::flat::read as read_tensors;
 use crate::model::saved::{read_moments, SavedModel};
 use crate::model::Net;

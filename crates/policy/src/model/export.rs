@@ -1,7 +1,7 @@
 //! Models for other programs: a folder that `transformers` loads, or an adapter that PEFT does.
 
 use crate::export::ExportKind;
-use crate::model::adapter::{self, read_adapter, BaseLocation};
+use crate::model::adapter_files::{self, read_adapter, BaseLocation};
 use crate::model::checkpoint::load_stored;
 use crate::model::saved::named;
 use crate::moments::Moments;
@@ -34,8 +34,9 @@ pub fn export(from: &Path, to: &Path, merge: bool) -> Result<ExportKind> {
         if let Some((adapter, own)) = stored.adapters.pop() {
             let flat = read_adapter(&own, &adapter, Device::Cpu)?;
             let (moments, name) = (Moments::new(&flat), own.base()?.display().to_string());
-            let saved = adapter::SavedAdapter { adapter, flat, moments, version: own.trained.version, base: BaseLocation::Named(&name) };
-            adapter::save(&saved, to)?;
+            let saved =
+                adapter_files::SavedAdapter { adapter, flat, moments, version: own.trained.version, base: BaseLocation::Named(&name) };
+            adapter_files::save(&saved, to)?;
             return Ok(ExportKind::Adapter);
         }
     }

@@ -3,7 +3,7 @@
 //! An [`Architecture`] ([`flow_model`]) describes a model: its sizes and constants, and from them the list of its
 //! parameters. A [`Network`] is that description with weights: tensors that compute. Everything else speaks of [`Net`].
 
-pub mod adapter;
+pub mod adapter_files;
 pub mod bert;
 pub mod cache;
 pub mod checkpoint;

@@ -224,7 +224,8 @@ fn logits_gradients_and_merged_matrices_are_those_of_peft() {
             (flow_checkpoint::stored::open(&path).unwrap(), checkpoint::load(&base_folder, Device::Cpu, Kind::Float).unwrap());
         let (adapter, own) = stored.adapters.last().unwrap();
         let plain = Net::new(saved.architecture, &saved.flat, Kind::Float, saved.tokenizer.ends());
-        let net = plain.adapted(adapter, &crate::model::adapter::read_adapter(own, adapter, Device::Cpu).unwrap()).unwrap().share(true);
+        let net =
+            plain.adapted(adapter, &crate::model::adapter_files::read_adapter(own, adapter, Device::Cpu).unwrap()).unwrap().share(true);
         let ids = [prompt.clone(), response.clone()].concat();
         let logits = net.outputs(&states(&net, &ids, AttentionLayout::Packed));
         let far = |a: &Tensor, b: &Tensor| (a - b).abs().max().double_value(&[]);

@@ -6,7 +6,7 @@ use flow_core::seed::{mix, text};
 use flow_model::folder::{json, write_atomically};
 use flow_model::lora::{Adapter, Lora};
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, TRAINED};
-use flow_model::peft::PeftConfig;
+use flow_model::peft_config::PeftConfig;
 use flow_model::{FileFault, LoadModel, PolicyError, Result};
 use safetensors::tensor::{serialize_to_file, Dtype, TensorView};
 use std::fs::File;

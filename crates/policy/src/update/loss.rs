@@ -102,9 +102,9 @@ pub fn expectile(value: &Tensor, target: &Tensor, states: &Tensor, tau: f64) -> 
     (weight - 1.0) * states + 1.0
 }
 
-/// The estimate of the divergence from the reference (Schulman 2020), in nats, `[tokens]`. k3 is exp(-d) + d - 1 down
+/// The estimate of the KL divergence from the reference (Schulman 2020), in nats, `[tokens]`. k3 is exp(-d) + d - 1 down
 /// to d = -20 and goes on along its tangent: in f32 exp(-d) is infinite below -88.7.
-pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
+pub fn reference_kl(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
     let d = new - reference;
     match kind {
         KlKind::K1 => d,
@@ -121,7 +121,7 @@ pub fn divergence(new: &Tensor, reference: &Tensor, kind: KlKind) -> Tensor {
 /// the tokens are. The other direction would take the policy that acted for its own reference: a token that became
 /// unlikely would count e^d.
 pub fn moved(new: &Tensor, acted: &Tensor) -> Tensor {
-    divergence(acted, new, KlKind::K3)
+    reference_kl(acted, new, KlKind::K3)
 }
 
 /// What an optimiser step counts, as far as the weight of a token depends on it.
@@ -160,10 +160,10 @@ mod tests {
     fn divergences_as_worked_by_hand() {
         let t = |x: f32| Tensor::from_slice(&[x]);
         for (kind, expected) in [(KlKind::K1, 0.5), (KlKind::K2, 0.125), (KlKind::K3, 0.106531), (KlKind::Abs, 0.5)] {
-            let estimate = divergence(&t(-1.0), &t(-1.5), kind).double_value(&[0]);
+            let estimate = reference_kl(&t(-1.0), &t(-1.5), kind).double_value(&[0]);
             assert!((estimate - expected).abs() < 1e-6, "{kind:?}: {estimate}");
         }
-        assert_eq!(divergence(&t(-1.5), &t(-1.0), KlKind::Abs).double_value(&[0]), 0.5);
+        assert_eq!(reference_kl(&t(-1.5), &t(-1.0), KlKind::Abs).double_value(&[0]), 0.5);
     }
 
     /// Within rounding of 0, and at 0, |d| has no slope; beyond it the slope is the sign of d. The value is |d| throughout.
@@ -175,14 +175,14 @@ mod tests {
         let apart = distance(&new);
         assert_eq!(values(&apart), d.map(f32::abs));
         assert_eq!(slopes(&apart), [0.0, 0.0, 0.0, 0.0, -1.0, 1.0, -1.0]);
-        assert_eq!(slopes(&divergence(&new, &new.zeros_like().detach(), KlKind::Abs)), [0.0, 0.0, 0.0, 0.0, -1.0, 1.0, -1.0]);
+        assert_eq!(slopes(&reference_kl(&new, &new.zeros_like().detach(), KlKind::Abs)), [0.0, 0.0, 0.0, 0.0, -1.0, 1.0, -1.0]);
     }
 
     /// At d = -100 the tangent at -20 is e^20 * 81 - 101, and its gradient 1 - e^20, which leads back.
     #[test]
     fn k3_stays_a_number_and_leads_back() {
         let new = Tensor::from_slice(&[-100.0f32, -20.0, -3.0]).set_requires_grad(true);
-        let estimate = divergence(&new, &new.zeros_like().detach(), KlKind::K3);
+        let estimate = reference_kl(&new, &new.zeros_like().detach(), KlKind::K3);
         let gradient = Tensor::run_backward(&[estimate.sum(None)], &[&new], false, false);
         let e20 = 20f64.exp();
         let expected = [(e20 * 81.0 - 101.0, 1.0 - e20), (e20 - 21.0, 1.0 - e20), (3f64.exp() - 4.0, 1.0 - 3f64.exp())];
@@ -202,7 +202,7 @@ mod tests {
         let gradient_of = |kind| {
             let logit = Tensor::from_slice(&[9f32.ln()]).set_requires_grad(true);
             let (first, half) = (logit.sigmoid(), Tensor::from_slice(&[0.5f32.ln()]));
-            let one = |p: Tensor| divergence(&p.log(), &half, kind) * p.detach();
+            let one = |p: Tensor| reference_kl(&p.log(), &half, kind) * p.detach();
             let mean = (one(first.shallow_clone()) + one(-first + 1.0)).sum(None);
             Tensor::run_backward(&[mean], &[&logit], false, false)[0].double_value(&[0])
         };

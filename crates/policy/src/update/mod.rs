@@ -7,7 +7,7 @@ pub mod batch;
 #[cfg(feature = "torch")]
 pub mod chosen;
 #[cfg(feature = "torch")]
-mod divergence;
+mod distillation;
 mod function;
 pub mod gradient;
 #[cfg(feature = "torch")]

@@ -100,7 +100,7 @@ impl TokenOutputs {
         // Without libtorch nothing lists tokens.
         #[cfg(feature = "torch")]
         if let Some(listed) = &self.listed {
-            return self.slope.zeros_like().index_copy(0, &listed.to, &super::divergence::logit_grad(listed, by));
+            return self.slope.zeros_like().index_copy(0, &listed.to, &super::distillation::logit_grad(listed, by));
         }
         match (&self.bend, by_entropy) {
             (Some((cross, square)), Some(entropy)) => {

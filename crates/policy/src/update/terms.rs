@@ -3,7 +3,7 @@
 use crate::numbers::{indices, no_grad, Device, Kind, Tensor};
 use crate::update::batch::{TokenWeight, UpdateBatch};
 #[cfg(feature = "torch")]
-use crate::update::divergence;
+use crate::update::distillation;
 use crate::update::function;
 use crate::update::listed::Listed;
 use crate::update::loss::{self, Rows};
@@ -98,7 +98,7 @@ impl PassTokens<'_> {
         let apart = match (&outputs.listed, &taught) {
             // Without libtorch nothing lists tokens.
             #[cfg(feature = "torch")]
-            (Some(own), Some(taught)) => none.index_copy(0, &own.to, &divergence::each(own, taught, self.batch.settings)),
+            (Some(own), Some(taught)) => none.index_copy(0, &own.to, &distillation::each(own, taught, self.batch.settings)),
             _ => none.copy(),
         };
         let loss = self.weighed(apart.shallow_clone());
@@ -188,7 +188,7 @@ impl PassTokens<'_> {
         }
         let kl = match base {
             Some(base) => {
-                let kl = loss::divergence(&new, &base, settings.kl_kind);
+                let kl = loss::reference_kl(&new, &base, settings.kl_kind);
                 loss = loss.g_add(&(&kl * settings.kl));
                 kl
             }

@@ -1,6 +1,4 @@
-//! Adapters on disk, in PEFT's format: `adapter_config.json` describes them and names their base model,
-//! `adapter_model.safetensors` has their weights. Beside them lie `flow.json` and, once trained,
-//! `adapter_optimizer.safetensors`.
+//! Writes adapters in PEFT's format, and reads their numbers; [`flow_checkpoint::adapter`] opens and checks them.
 //!
 //! Of a published model the folder names the base by its path. A model that was born in a run lies in the adapter's
 //! folder itself: then that folder is all there is of it.
@@ -14,7 +12,7 @@ use flow_checkpoint::saved::TrainingProgress;
 use flow_model::folder::{json, write_atomically};
 use flow_model::lora::Adapter;
 use flow_model::on_disk::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, TRAINED};
-use flow_model::peft::PeftConfig;
+use flow_model::peft_config::PeftConfig;
 use flow_model::Result;
 use std::path::Path;
 use std::sync::Arc;
