@@ -198,7 +198,7 @@ fn credit(diff: &CreditDiff) -> String {
     if let (Some(mean), Some(most)) = (diff.mean_move, diff.max_move) {
         text += &format!(", by {mean:.4} on average and {most:.4} at most");
     }
-    text += &format!("\n{} turned their sign, {} became 0, {} were 0 and aren't any more", diff.turned, diff.to_zero, diff.from_zero);
+    text += &format!("\nsign changed: {}, became 0: {}, no longer 0: {}", diff.turned, diff.to_zero, diff.from_zero);
     if let Some(correlation) = diff.correlation {
         text += &format!("; correlation {correlation:.4}");
     }
