@@ -60,3 +60,15 @@ def available(device):
     with open("/proc/meminfo") as lines:
         free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
     return free / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+# Tensors of fewer bytes than these come from a GPU in one copy.
+TOGETHER = 1 << 30
+
+
+def to_host(tensors):
+    """Tensors by name in this machine's memory, as files have them. Many small ones come from a GPU together: each copy waits for all that it does."""
+    if all(t.is_cpu for t in tensors.values()) or sum(t.nbytes for t in tensors.values()) > TOGETHER or len({t.dtype for t in tensors.values()}) > 1:
+        return {name: t.cpu().contiguous() for name, t in tensors.items()}
+    flat = torch.cat([t.reshape(-1) for t in tensors.values()]).cpu()
+    return {name: part.view(t.shape).clone() for (name, t), part in zip(tensors.items(), flat.split([t.numel() for t in tensors.values()]))}

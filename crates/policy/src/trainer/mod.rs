@@ -188,6 +188,11 @@ impl TrainedModel {
         self.link.borrow_mut().ask(request, payload, bytes)
     }
 
+    /// As [`TrainedModel::ask`], of an answer that has nothing in it and is read with the next one.
+    fn tell(&self, request: Value, payload: &[u8]) -> Result<()> {
+        self.link.borrow_mut().tell(request, payload)
+    }
+
     /// Looks whether the trainer is still there, between two requests. One that flow started is started again from the
     /// newest version, if that was saved, once between two updates.
     ///
