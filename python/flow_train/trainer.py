@@ -35,7 +35,7 @@ class Trainer:
 
     def open(self, message, _):
         self.net = Net(message, self.device).shard(init_device_mesh(self.device.type, (self.ranks,)))
-        self.tokens, self.seed = message["tokens"], message["seed"]
+        self.tokens, self.seed, self.share, self.yields = message["tokens"], message["seed"], message.get("memory"), message.get("yields")
         self.checkpointing, self.wanted = message.get("gradient_checkpointing"), Layout(message.get("layout") or "tree")
         self.opened = self.folder = message.get("adapter") or message["base"]
         trained = self.net.trained()
@@ -109,7 +109,7 @@ class Trainer:
 
     def choose(self, rows):
         """Checks on rows of this run that tokens side by side get the states that they get alone, and decides what is kept for the way back."""
-        self.memory = Memory(self.device, [local(p) for p in self.net.trained().values()])
+        self.memory = Memory(self.device, [local(p) for p in self.net.trained().values()], self.share)
         if self.device.type == "cuda":
             # Larger parts of the logits, for fewer kernels: 1 GB where there is room.
             self.net.logits_at_once = int(min(1 << 28, max(1 << 24, self.memory.budget / 64)))
@@ -238,6 +238,9 @@ class Trainer:
         """Once every rank has written, rank 0 sees to it that what a run keeps is on the disk."""
         if self.ranks > 1:
             dist.barrier()
+        if self.yields and self.device.type == "cuda":
+            # A server that slept wakes up in this memory.
+            torch.cuda.empty_cache()
         if self.rank == 0 and message["request"] == "save":
             for path in pathlib.Path(message["folder"]).rglob("*"):
                 descriptor = os.open(path, os.O_RDONLY)

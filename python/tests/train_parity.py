@@ -329,6 +329,23 @@ class Waits(unittest.TestCase):
     def tearDown(self):
         torch.distributed.destroy_process_group()
 
+    def test_a_share_of_the_memory_is_kept_to(self):
+        """With `memory` the same figures come of less that is kept."""
+        from flow_train.memory import Memory, available
+
+        cpu = torch.device("cpu")
+        self.assertGreater(Memory(cpu, []).budget, Memory(cpu, [], 0.05).budget)
+        self.assertLess(abs(available(cpu, 0.2) - available(cpu, 0.1) - 0.1 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")), 1 << 26)
+        found = []
+        for share in (None, 1e-6):
+            with tempfile.TemporaryDirectory() as folder:
+                client = Client(1)
+                client.open(tiny(pathlib.Path(folder) / "base"), gradient_checkpointing=False, memory=share)
+                figures, _ = elsewhere(client, rows(), lambda logprobs, entropies: -logprobs.mean() + 0 * entropies.sum())
+                found.append((figures, client.trace(rows(), gradient=False)))
+                client.close()
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(*found)))
+
     def test_a_pass_copies_once_and_waits_once(self):
         from flow_train import layout
         from flow_train.trainer import Trainer
@@ -342,7 +359,12 @@ class Waits(unittest.TestCase):
         head = dict(sequences=[len(s) for s in sequences], choices=len(at), gradient=True, entropy=False, reference=False, allowed=[len(a) for a in allowed])
         with tempfile.TemporaryDirectory() as folder:
             base, trainer = tiny(pathlib.Path(folder) / "base"), Trainer(torch.device("cpu"))
-            trainer.answer(dict(request="open", base=str(base), dtype="f32", tokens=30, seed=1, vocabulary=VOCABULARY, gradient_checkpointing=False), b"")
+            opening = dict(request="open", base=str(base), dtype="f32", tokens=30, seed=1, vocabulary=VOCABULARY, gradient_checkpointing=False)
+            small = Trainer(torch.device("cpu"))
+            small.answer({**opening, "memory": 1e-6}, b"")
+            small.answer({**head, "request": "trace"}, payload)
+            self.assertTrue(all(out is None for *_, out in small.traced), "without memory all of it is computed again")
+            trainer.answer(opening, b"")
             trainer.answer({**head, "request": "trace"}, payload)
             trainer.answer(dict(request="zero"), b"")
             layout.sent = lambda tensor, device: copies.append(len(tensor)) or sent(tensor, device)
@@ -352,6 +374,7 @@ class Waits(unittest.TestCase):
             finally:
                 layout.sent = sent
             batches = len(trainer.traced)
+            self.assertTrue(all(out is not None for *_, out in trainer.traced), "there is memory for all of it")
             self.assertGreater(batches, 2)
             self.assertEqual((len(copies), asked.waits), (batches, []), "the figures are its answer, and nothing else")
 

@@ -13,7 +13,7 @@ use flow_model::{
     Act, ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Result,
     Sampling, UpdateReport, UpdateSettings,
 };
-use flow_serve::{Answered, Exported, GenerationServer, Remote, StartedServers};
+use flow_serve::{Answered, Asleep, Exported, GenerationServer, Remote, StartedServers};
 use flow_text::Tokenizer;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,8 @@ pub struct Policy {
     remotes: Arc<BTreeMap<String, Remote>>,
     /// The servers that generate for models of the thread.
     served: Arc<BTreeMap<String, GenerationServer>>,
+    /// The models whose servers give their memory to updates.
+    sleeping: Arc<BTreeSet<String>>,
     /// Those of them that this process has started: after `served`, so that nothing is asked of them any more.
     _started: Arc<Vec<StartedServers>>,
     pulse: Arc<Pulse>,
@@ -123,9 +125,10 @@ impl Policy {
         std::thread::Builder::new().name("policy".into()).spawn(body).map_err(|e| PolicyError::Torch(format!("no thread: {e}")))?;
         type Known = BTreeMap<String, (Arc<Tokenizer>, Sizes)>;
         let (known, device, mut acting): (Known, _, BTreeMap<String, Act>) = started.recv().map_err(|_| PolicyError::Gone)??;
-        let mut served = BTreeMap::new();
+        let (mut served, mut sleeping) = (BTreeMap::new(), BTreeSet::new());
         for (name, (tokenizer, sizes)) in &known {
             if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = serving.get(name) {
+                sleeping.extend(settings.sleeps().then(|| name.clone()));
                 let own = starting.get_mut(name).map(|servers| servers.ready(settings)).transpose()?;
                 let settings = own.as_ref().unwrap_or(settings);
                 served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes, pulse.clone())?);
@@ -141,6 +144,7 @@ impl Policy {
             tokenizers: Arc::new(tokenizers),
             remotes: Arc::new(remotes),
             served: Arc::new(served),
+            sleeping: Arc::new(sleeping),
             _started: Arc::new(starting.into_values().collect()),
             pulse,
             device,
@@ -314,11 +318,13 @@ impl Policy {
             peers.begin(&model)?;
         }
         let shared = self.peers.clone();
+        let asleep: Vec<Asleep> = self.sleeping.iter().filter_map(|name| Some(self.served.get(name)?.sleep())).collect();
         // While it learns the state is only read, so that others may read it too.
         let report = self.send(&self.jobs, move |state| {
             let outcome = state.borrow().learn(&model, &rows, &settings, shared.as_deref())?;
             state.borrow_mut().adopt(&model, outcome, settings.keep)
         });
+        drop(asleep);
         if let Some(peers) = &self.peers {
             peers.end();
         }

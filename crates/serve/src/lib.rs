@@ -20,6 +20,7 @@ mod rank;
 mod ranked;
 mod receiver;
 mod replica;
+mod rest;
 mod served;
 mod server;
 mod start;
@@ -28,6 +29,7 @@ mod wait;
 
 pub use exported::{Exported, ExportedWeights, Weights};
 pub use look::{look, ServerStatus};
+pub use rest::Asleep;
 pub use served::GenerationServer;
 pub use start::StartedServers;
 pub use ticket::Answered;

@@ -8,6 +8,7 @@ use super::fleet::{Adapters, Fleet};
 use super::job::{Job, Question};
 use super::ranked::{choose, pairs, Pair};
 use super::replica::{Adapter, Replica};
+use super::rest::Asleep;
 use super::ticket::{Answered, Ticket};
 use crossbeam_channel::{unbounded, Sender};
 use flow_core::pulse::Pulse;
@@ -52,6 +53,12 @@ impl GenerationServer {
     pub fn forget(&self) {
         self.fleet.adapters.lock().known.clear();
         self.fleet.replicas.iter().for_each(Replica::forget);
+    }
+
+    /// Has the servers give their memory away as long as the result lives, once nothing is under way at them. What is
+    /// asked meanwhile waits.
+    pub fn sleep(&self) -> Asleep<'_> {
+        self.fleet.rest.sleep(&self.fleet.replicas)
     }
 
     /// Figures of the servers that take part: how far each is from the learner, as the mean difference of

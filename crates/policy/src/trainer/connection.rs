@@ -62,7 +62,8 @@ impl Connection {
             stream.set_write_timeout(Some(timeout))
         };
         set().map_err(|e| fault(e.to_string()))?;
-        let mut own = Connection { model: model.into(), stream: BufReader::new(stream), processes, timeout, pending: vec![], hello: Value::Null };
+        let mut own =
+            Connection { model: model.into(), stream: BufReader::new(stream), processes, timeout, pending: vec![], hello: Value::Null };
         own.hello = own.ask(json!({ "request": "hello", "protocol": PROTOCOL }), &[], 0)?.0;
         match own.hello["protocol"].as_u64() {
             Some(PROTOCOL) => Ok(own),

@@ -138,6 +138,8 @@ impl TrainedModel {
             "gradient_checkpointing": train.gradient_checkpointing,
             "layout": train.layout,
             "tokens": train.tokens,
+            "memory": train.memory,
+            "yields": load.serve.as_ref().is_some_and(|serve| serve.sleeps()),
             "seed": seed >> 1,
             "head": if critic { "value" } else { "language" },
             "vocabulary": tokenizer.vocab_size(),
