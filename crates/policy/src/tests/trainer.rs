@@ -324,7 +324,7 @@ fn a_trainer_that_fails_is_told_with_the_cause() {
     assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
 }
 
-/// A step waits for a trainer twice: for the outputs, and for what it says of the step. This one answers `zero` when it
+/// A step waits for a trainer twice: for the outputs, and for its report of the step. This one answers `zero` when it
 /// has been sent the rows as well, and `back` with the step.
 #[test]
 fn a_step_waits_for_a_trainer_twice() {

@@ -92,7 +92,7 @@ impl Connection {
         self.send(request, payload).or_else(|_| self.settle())
     }
 
-    /// Reads the answers that nobody has waited for.
+    /// Reads the answers that were not waited for.
     fn settle(&mut self) -> Result<()> {
         let mut pending = std::mem::take(&mut self.pending).into_iter();
         pending.try_for_each(|earlier| self.receive(0).map(drop).map_err(|silence| self.failed(&earlier, silence)))
