@@ -1,6 +1,8 @@
 """Weights in f32 beside a model that computes in bf16, on one rank. (Several ranks leave this to FSDP2.)"""
 import torch
 
+from .memory import TOGETHER
+
 
 class Masters:
     """The trained parameters of a model that computes in bf16, in f32: they take the gradient's sum, and learn. Numbers and gradients lie one behind the other,
@@ -44,6 +46,8 @@ class Masters:
             grads, sums = zip(*both)
             if self.fresh:
                 torch._foreach_copy_(sums, grads)
+            elif self.gradient.nbytes > TOGETHER:
+                torch._foreach_add_(sums, [grad.float() for grad in grads])
             else:
                 # One behind the other first: a conversion of each would be a kernel of each.
                 sizes = [grad.numel() for grad in grads]

@@ -6,6 +6,9 @@ import torch.distributed as dist
 # The share of free memory that the way back may take: the rest is for logits, for one block computed again, and for others on the machine.
 SHARE = {"cuda": 0.7, "cpu": 0.4}
 
+# Tensors of fewer bytes than these are copied or widened together: many small ones cost a GPU a kernel or a wait each.
+TOGETHER = 1 << 30
+
 
 class Memory:
     """What this rank may keep, the least over all ranks, in bytes. `share` of the device's memory is all that the trainer may take, weights included."""
@@ -68,12 +71,8 @@ def kilobytes(path, name):
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
 
 
-# Tensors of fewer bytes than these come from a GPU in one copy.
-TOGETHER = 1 << 30
-
-
 def to_host(tensors):
-    """Tensors by name in this machine's memory, as files have them. Many small ones come from a GPU together: each copy waits for all that it does."""
+    """Tensors by name in this machine's memory, as files have them. Many small ones come from a GPU together."""
     if all(t.is_cpu for t in tensors.values()) or sum(t.nbytes for t in tensors.values()) > TOGETHER or len({t.dtype for t in tensors.values()}) > 1:
         return {name: t.cpu().contiguous() for name, t in tensors.items()}
     flat = torch.cat([t.reshape(-1) for t in tensors.values()]).cpu()
