@@ -308,7 +308,7 @@ tinker-parity:
 
 # Trainers: every objective against libtorch and a Gemma 3 against a plain loop, on one rank and on two; then whole runs, with ranks that are killed and that stop.
 train-parity: build .venv-parity/made-from
-	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release -p flow-policy --lib tests::trainer -- --include-ignored --nocapture
+	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release -p flow-policy --lib tests::trainer -- --include-ignored --nocapture --test-threads=1
 	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release --test it of_a_trainer -- --ignored --nocapture
 	.venv-parity/bin/python -W ignore python/tests/train_parity.py
 	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python python3 tests/soak/trainer.py
