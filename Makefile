@@ -8,7 +8,7 @@ UNOPTIMISED := $(foreach p,flow flow-checkpoint flow-dataflow flow-model flow-pi
 # Only what wasn't named by the caller is fetched.
 FETCH := $(if $(filter $(CURDIR)/.libtorch/torch,$(LIBTORCH)),libtorch) $(if $(filter $(CURDIR)/.duckdb,$(DUCKDB_LIB_DIR)),libduckdb)
 
-.PHONY: run test test-checkpoint test-core test-credit test-dataflow test-env test-int8 test-log test-model test-pipeline test-rollout test-serve test-text test-study wheel release watched test-python test-container test-view view door drift environments environment-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
+.PHONY: run test test-checkpoint test-core test-credit test-dataflow test-env test-int8 test-log test-model test-pipeline test-rollout test-serve test-text test-study wheel release watched test-python test-container test-view view door drift environments environment-faults build check without-torch doc libtorch libduckdb pyarrow interop parity bench schema compare survive digests killed network faults staleness fuzz generated coverage invariance hostile reproduce parity-models parity-webshop interop-models tensorboard bench-gpu demo-gpu bench-functions leaderboard train-env train-parity tinker-env tinker-parity servers nightly deny conformance
 
 run: build
 	@echo "flow: training pipelines/quickstart.yaml"
@@ -150,6 +150,12 @@ bench: build
 # Decoding and training on a GPU, beside transformers and as a share of what the card can do (benches/gpu.py). ARGS="--shapes 0.5b" measures one size.
 bench-gpu: $(FETCH) .venv-parity/made-from
 	.venv-parity/bin/python benches/gpu.py $(ARGS)
+
+# The demonstrations for a GPU (benches/gpu), with tiny models on CPUs: flow_train beside a plain loop, a vLLM beside a bare client, the model that fits, three kills.
+# Needs a vLLM for CPUs (scripts/get-vllm.sh .venv-vllm, or FLOW_VLLM_PYTHON). ARGS="b" runs some.
+demo-gpu: build .venv-parity/made-from
+	TINY=1 MAIN=$(CURDIR) OMP_NUM_THREADS=1 FLOW=$(CURDIR)/target/release/flow FLOW_TRAIN_PYTHON=$(or $(FLOW_TRAIN_PYTHON),$(CURDIR)/.venv-parity/bin/python) \
+		FLOW_VLLM_PYTHON=$(or $(FLOW_VLLM_PYTHON),$(CURDIR)/.venv-vllm/bin/python) benches/gpu/demo.sh $(or $(ARGS),b c d e)
 
 # A function in Python beside a bare Arrow round trip, and a loss in Python beside the built-in one (benches/functions.py). ARGS="--pairs 9" measures more.
 bench-functions: build pyarrow
@@ -302,7 +308,7 @@ tinker-parity:
 
 # Trainers: every objective against libtorch and a Gemma 3 against a plain loop, on one rank and on two; then whole runs, with ranks that are killed and that stop.
 train-parity: build .venv-parity/made-from
-	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release -p flow-policy --lib tests::trainer -- --include-ignored --nocapture
+	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release -p flow-policy --lib tests::trainer -- --include-ignored --nocapture --test-threads=1
 	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python OMP_NUM_THREADS=1 $(CARGO) test --release --test it of_a_trainer -- --ignored --nocapture
 	.venv-parity/bin/python -W ignore python/tests/train_parity.py
 	FLOW_TRAIN_PYTHON=$(CURDIR)/.venv-parity/bin/python python3 tests/soak/trainer.py

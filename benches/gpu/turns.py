@@ -6,10 +6,10 @@
 
 Episodes of some turns on a prompt that the episodes of a group share; a row is a turn, and reads all turns before it, as `rollout` logs it. The plain loop is
 given the rows (`plain`: padded, longest first) or each episode once (`plain-packed`: what a careful loop does; `plain-alone` beside `packed-alone`: the same
-with one turn an episode and no shared prompt). A model of Qwen2.5's shape with random weights, an adapter of rank 16, bf16 on a GPU and f32 elsewhere.
+with one turn an episode and no shared prompt). `trl` is TRL's GRPOTrainer on the rows, where trl is installed. A model of Qwen2.5's shape with random weights, an adapter of rank 16, bf16 on a GPU and f32 elsewhere.
 `--old FOLDER` measures another flow_train. Seconds are the median of the rounds after the first one; a mode has its own process.
 """
-import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile, time
+import argparse, importlib.util, json, os, pathlib, statistics, subprocess, sys, tempfile, time
 
 import torch
 import torch.nn.functional as F
@@ -130,6 +130,14 @@ def trainer(base, adapter, a, own, layout, package):
     client.close()
 
 
+def by_trl(base, adapter, a, own):
+    import trl_peer
+
+    times = trl_peer.step_of(base, adapter, own, a.group, a.tokens, a.rounds, CARD)
+    memory = torch.cuda.max_memory_allocated() if CARD else peak(os.getpid())
+    print(json.dumps({"seconds": statistics.median(times), "parts": {}, "memory": memory}), flush=True)
+
+
 def measured(a, step, memory):
     times, parts = [], {}
     for round in range(a.rounds + 1):
@@ -156,6 +164,8 @@ def main():
         if a.mode.startswith("plain"):
             apart = [([*p, *r], [False] * len(p) + [True] * len(r)) for p, r in rows(made)]
             return plain(base, adapter, a, apart if a.mode == "plain" else whole(made))
+        if a.mode == "trl":
+            return by_trl(base, adapter, a, rows(made))
         return trainer(base, adapter, a, rows(made), a.mode.split("-")[0], a.old if a.mode == "old" else None)
     import gpu
     from peft import LoraConfig, get_peft_model
@@ -172,6 +182,9 @@ def main():
     environment = {**os.environ, "FLOW_TRAIN_DEVICE": DEVICE}
     results = {}
     for mode in a.modes.split(",") + (["old"] if a.old else []):
+        if mode == "trl" and not importlib.util.find_spec("trl"):
+            print("trl: skipped, since trl isn't installed", flush=True)
+            continue
         words = [f"--{k}={v}" for k, v in vars(a).items() if v is not None and k not in ("mode", "words", "folder")]
         command = [sys.executable, "-W", "ignore", __file__, *words, "--mode", mode, "--folder", str(folder), f"--words={gpu.SHAPES[a.shape][5]}"]
         begun = time.perf_counter()
@@ -185,7 +198,7 @@ def main():
         parts = {k: round(v, 3) if isinstance(v, float) else v for k, v in (found or {}).get("parts", {}).items()}
         text = f"{found['seconds']:.3f} s, {(found['memory'] or 0) / 1e9:.1f} GB {parts}" if found else f"failed: {failed}"
         print(f"{mode}: {text} (whole process {time.perf_counter() - begun:.0f} s)", flush=True)
-    for one, other in [("tree", "plain"), ("tree", "plain-packed"), ("packed-alone", "plain-alone"), ("tree", "padded"), ("tree", "old")]:
+    for one, other in [("tree", "plain"), ("tree", "plain-packed"), ("packed-alone", "plain-alone"), ("tree", "padded"), ("tree", "trl"), ("tree", "old")]:
         if results.get(one) and results.get(other):
             print(f"{one} is {results[other]['seconds'] / results[one]['seconds']:.2f} times as fast as {other}", flush=True)
 

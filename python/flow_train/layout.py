@@ -14,10 +14,36 @@ class Layout:
         self.name, self.tree, self.padded = name, name == "tree", name == "padded"
 
 
+class Transfer:
+    """Whole numbers that go to a device together, in one copy that nothing waits for: a copy of its own for each list would wait for all that the device does."""
+
+    def __init__(self, device):
+        self.device, self.arrays = device, []
+
+    def add(self, array):
+        """The number by which `send` has it; None stays None."""
+        if array is None:
+            return None
+        self.arrays.append(np.asarray(array, dtype=np.int64))
+        return len(self.arrays) - 1
+
+    def send(self):
+        """What was added, by number, on the device and in its shape; of None it is None."""
+        flat = torch.from_numpy(np.concatenate([array.reshape(-1) for array in self.arrays]))
+        parts = sent(flat, self.device).split([array.size for array in self.arrays])
+        return lambda number: None if number is None else parts[number].view(self.arrays[number].shape)
+
+
+def sent(tensor, device):
+    """A tensor of this machine's memory on a device, by a copy that nothing waits for."""
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+
+
 class Batch:
     """The tokens of some sequences on a device, and where each place of a sequence lies among them."""
 
     def __init__(self, rows, which, layout, device):
+        transfer = Transfer(device)
         sequences = [rows.sequences[i] for i in which] or [np.zeros(2, dtype=np.int64)]
         self.segments = None
         if layout.padded:
@@ -26,7 +52,7 @@ class Batch:
             for row, sequence in enumerate(sequences):
                 ids[row, : len(sequence)] = sequence
             paths = [np.arange(len(sequence)) + row * longest for row, sequence in enumerate(sequences)]
-            self.positions = None
+            positions = None
         else:
             tokens, positions, segments, paths, size = [], [], [], [], 0
             for number, sequence in enumerate(sequences):
@@ -38,10 +64,8 @@ class Batch:
                 positions.append(np.arange(shared, len(sequence)))
                 segments.append((size, new, paths[-1]))
                 size += new
-            ids = np.concatenate(tokens)[None]
-            self.positions = torch.as_tensor(np.concatenate(positions)[None], device=device)
-            self.segments = Segments(segments, device)
-        self.ids = torch.as_tensor(ids, device=device)
+            ids, positions = np.concatenate(tokens)[None], np.concatenate(positions)[None]
+            self.segments = Segments(segments, transfer)
         self.paths = paths
         # Every rank takes part in every collective: without sequences there is one choice without a weight.
         self.choices = rows.choices(which) if which else np.empty(0, dtype=np.int64)
@@ -52,34 +76,43 @@ class Batch:
             token, temperature = rows.token[self.choices], rows.temperature[self.choices]
         else:
             at, token, temperature = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.float32)
-        self.at, self.token = torch.as_tensor(at, device=device), torch.as_tensor(token, device=device)
         # None where all are 1.
-        self.temperature = torch.tensor(temperature, device=device) if (temperature != 1).any() else None
-        self.mask = rows.mask(self.choices, device)
+        self.temperature = sent(torch.tensor(temperature), device) if (temperature != 1).any() else None
+        mask = rows.mask(self.choices)
+        # The choices that are restricted, and of each of its tokens the choice: both ascend, so that a part of them is known without asking the device.
+        self.bounds = None if mask is None else (np.unique(mask[0]), mask[0])
+        numbers = [transfer.add(array) for array in (ids, positions, at, token, self.choices, *(mask or (None, None)), self.bounds and self.bounds[0])]
+        of = transfer.send()
+        self.ids, self.positions, self.at, self.token, self.place, *self.mask = map(of, numbers)
+        if self.segments is not None:
+            self.segments.receive(of)
 
     def restricted(self, begin, end):
-        """The mask of the choices from `begin` to `end`; None where all of them are free."""
-        if self.mask is None:
+        """Of the choices from `begin` to `end` those that are restricted, and each token that one may be with its choice; None where all of them are free."""
+        if self.bounds is None:
             return None
-        rows, tokens = self.mask
-        own = (rows >= begin) & (rows < end)
-        return (rows[own] - begin, tokens[own]) if own.any() else None
+        (first, last), (low, high) = (np.searchsorted(bounds, (begin, end)) for bounds in self.bounds)
+        rows, tokens, some = self.mask
+        return (some[first:last] - begin, rows[low:high] - begin, tokens[low:high]) if last > first else None
 
 
 class Segments:
     """Runs of tokens that lie side by side, each with the keys that its last token reads: its own sequence up to there."""
 
-    def __init__(self, segments, device):
-        self.device, self.parts, self.windows, self.orders = device, segments, {}, {}
+    def __init__(self, segments, transfer):
+        self.device, self.parts, self.windows, self.orders = transfer.device, segments, {}, {}
         starts = np.cumsum([0] + [new for _, new, _ in segments])
         ends = np.cumsum([0] + [len(path) for _, _, path in segments])
-        self.queries = torch.as_tensor(starts, dtype=torch.int32, device=device)
-        self.keys = torch.as_tensor(ends, dtype=torch.int32, device=device)
         self.most_queries = int(max(new for _, new, _ in segments))
         self.most_keys = int(max(len(path) for _, _, path in segments))
         gather = np.concatenate([path for _, _, path in segments])
         # Where nothing is shared the keys lie as they are read.
-        self.gather = None if len(gather) == starts[-1] else torch.as_tensor(gather, device=device)
+        self.numbers = [transfer.add(array) for array in (starts, ends, None if len(gather) == starts[-1] else gather)]
+
+    def receive(self, of):
+        """Takes what was sent to the device."""
+        queries, keys, self.gather = map(of, self.numbers)
+        self.queries, self.keys = queries.int(), keys.int()
 
     def groups(self, window):
         """Segments of about one size, padded: their queries `[segments, queries]`, their keys `[segments, keys]`, and the mask; None: causal by itself."""

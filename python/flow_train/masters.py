@@ -1,6 +1,8 @@
 """Weights in f32 beside a model that computes in bf16, on one rank. (Several ranks leave this to FSDP2.)"""
 import torch
 
+from .memory import TOGETHER
+
 
 class Masters:
     """The trained parameters of a model that computes in bf16, in f32: they take the gradient's sum, and learn. Numbers and gradients lie one behind the other,
@@ -30,7 +32,8 @@ class Masters:
     @torch.no_grad()
     def zero(self):
         if self.copies:
-            self.gradient.zero_()
+            if not self.fresh:
+                self.gradient.zero_()
             self.fresh = True
             for p, copy, gradient in zip(self.parameters, self.copies, self.gradients):
                 p.grad, copy.grad = None, gradient
@@ -40,8 +43,18 @@ class Masters:
         """Adds the gradients of the last way back to the sums."""
         both = [(p.grad, gradient) for p, gradient in zip(self.parameters, self.gradients) if p.grad is not None]
         if both:
-            add = torch._foreach_copy_ if self.fresh else lambda sums, grads: torch._foreach_add_(sums, [grad.float() for grad in grads])
-            add([gradient for _, gradient in both], [grad for grad, _ in both])
+            grads, sums = zip(*both)
+            if self.fresh:
+                torch._foreach_copy_(sums, grads)
+            elif self.gradient.nbytes > TOGETHER:
+                torch._foreach_add_(sums, [grad.float() for grad in grads])
+            else:
+                # One behind the other first: a conversion of each would be a kernel of each.
+                sizes = [grad.numel() for grad in grads]
+                wide = torch.empty(sum(sizes), device=self.gradient.device).split(sizes)
+                wide = [part.view_as(grad) for part, grad in zip(wide, grads)]
+                torch._foreach_copy_(wide, grads)
+                torch._foreach_add_(sums, wide)
             self.fresh = False
         for p in self.parameters:
             p.grad = None

@@ -13,6 +13,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from .attention import Attention
 from .lora import quicken
 from .masters import Masters
+from .memory import to_host
 
 # A critic's head, as flow's files have it; here it takes the place of the model's output matrix.
 VALUE_HEAD = "value_head.weight"
@@ -243,9 +244,9 @@ class Net(torch.nn.Module):
 
     def forbidden(self, mask, logits):
         """Added to logits: minus infinity on tokens that weren't allowed, where a choice was restricted."""
-        rows, tokens = mask
+        some, rows, tokens = mask
         added = torch.zeros_like(logits)
-        added[rows.unique()] = -1e30
+        added[some] = -1e30
         return added.index_put_((rows, tokens), torch.zeros((), device=logits.device))
 
     @torch.no_grad()
@@ -261,14 +262,21 @@ class Net(torch.nn.Module):
 
     # Weights on disk.
 
-    @torch.no_grad()
-    def export(self, folder):
-        """Writes the weights as transformers or PEFT have them."""
+    def whole(self):
+        """All of what is trained, by its names in files, on rank 0."""
+        if not self.sharded:
+            return to_host({name: p.detach() for name, p in self.trained().items()})
         whole = {}
         for name, p in self.trained().items():
             tensor = full(p)
             if dist.get_rank() == 0:
                 whole[name] = tensor.cpu().contiguous()
+        return whole
+
+    @torch.no_grad()
+    def export(self, folder):
+        """Writes the weights as transformers or PEFT have them."""
+        whole = self.whole()
         if dist.get_rank():
             return
         folder = pathlib.Path(folder)

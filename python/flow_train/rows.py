@@ -1,7 +1,6 @@
 """The sequences and the choices of a `trace`, and which rank computes which sequences in which batches: every rank finds the same answer from the same
 message."""
 import numpy as np
-import torch
 
 
 class Rows:
@@ -85,8 +84,8 @@ class Rows:
         member[which] = True
         return np.nonzero(member[self.owner[self.sequence]])[0]
 
-    def mask(self, choices, device):
-        """The tokens that these choices were drawn among, as indices of rows and of tokens; None where all are free."""
+    def mask(self, choices):
+        """The tokens that these choices were drawn among, as ascending numbers of choices and as tokens; None where all are free."""
         if self.lists is None:
             return None
         lengths = self.lists[choices + 1] - self.lists[choices]
@@ -94,7 +93,7 @@ class Rows:
             return None
         rows = np.repeat(np.arange(len(choices)), lengths)
         tokens = np.concatenate([self.allowed[self.lists[i] : self.lists[i + 1]] for i in choices])
-        return torch.as_tensor(rows, device=device), torch.as_tensor(tokens, device=device)
+        return rows, tokens
 
 
 # The most keys that a batch's sequences may read, for each of its tokens: sequences with a common beginning gather copies of its keys.

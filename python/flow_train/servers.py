@@ -1,6 +1,6 @@
 """One server that flow starts, vLLM or what has a server of Tinker's protocol generate:
 
-    python -m flow_train.servers MODEL --port N [--lora RANK] [--dtype bf16|f32] [--memory 0.4] [--length TOKENS] [-- ARGUMENTS...]
+    python -m flow_train.servers MODEL --port N [--lora RANK] [--dtype bf16|f32] [--memory 0.4] [--length TOKENS] [--sleep] [-- ARGUMENTS...]
     python -m flow_train.servers MODEL --port N --tinker URL
 
 It ends with flow: standard input is a pipe from it, and at its end, however flow ended, the server is ended with all its processes. A server that dies after it
@@ -21,6 +21,8 @@ def command(a):
         words += ["--max-model-len", str(a.length)]
     if a.lora:
         words += ["--enable-lora", "--max-lora-rank", str(rank(a.lora)), "--max-loras", "4"]
+    if a.sleep:
+        words += ["--enable-sleep-mode"]
     if on_processor():
         # Large parts of a prompt: a request with a seed whose prompt is read in several ends such a build.
         words += ["--enforce-eager", "--max-num-batched-tokens", "8192", "--max-num-seqs", "16"]
@@ -89,11 +91,14 @@ def main():
     parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--memory", type=float, default=0.4)
     parser.add_argument("--length", type=int)
+    parser.add_argument("--sleep", action="store_true", help="it can give its GPU's memory away for a while")
     parser.add_argument("--tinker", metavar="URL")
     words = sys.argv[1:]
     cut = words.index("--") if "--" in words else len(words)
     a = parser.parse_args(words[:cut])
     a.arguments = words[cut + 1 :]
+    if a.sleep and on_processor():
+        parser.error("a vLLM for CPUs has no sleep mode: leave `sleep` out")
     over = threading.Event()
 
     def listen():

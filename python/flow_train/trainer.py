@@ -8,8 +8,8 @@ from safetensors.torch import save_file
 
 from .attention import Attention
 from .clock import Clock
-from .layout import Batch, Layout
-from .memory import Memory, local
+from .layout import Batch, Layout, sent
+from .memory import Memory, local, to_host
 from .net import Net
 from .probe import Probe
 from .rows import Rows
@@ -35,7 +35,7 @@ class Trainer:
 
     def open(self, message, _):
         self.net = Net(message, self.device).shard(init_device_mesh(self.device.type, (self.ranks,)))
-        self.tokens, self.seed = message["tokens"], message["seed"]
+        self.tokens, self.seed, self.share, self.yields = message["tokens"], message["seed"], message.get("memory"), message.get("yields")
         self.checkpointing, self.wanted = message.get("gradient_checkpointing"), Layout(message.get("layout") or "tree")
         self.opened = self.folder = message.get("adapter") or message["base"]
         trained = self.net.trained()
@@ -90,7 +90,7 @@ class Trainer:
                     batch, keeps = Batch(rows, which, layout, self.device), number < kept
                     with torch.set_grad_enabled(keeps):
                         out = self.drawn(number, batch, entropy, keeps)
-                    figures[:, torch.as_tensor(batch.choices, device=self.device)] = out.detach()[:, : len(batch.choices)]
+                    figures[:, batch.place] = out.detach()[:, : len(batch.choices)]
                 if learns:
                     self.traced.append((number, batch, out if keeps else None))
         with self.clock.part("forward"):
@@ -109,7 +109,7 @@ class Trainer:
 
     def choose(self, rows):
         """Checks on rows of this run that tokens side by side get the states that they get alone, and decides what is kept for the way back."""
-        self.memory = Memory(self.device, [local(p) for p in self.net.trained().values()])
+        self.memory = Memory(self.device, [local(p) for p in self.net.trained().values()], self.share)
         if self.device.type == "cuda":
             # Larger parts of the logits, for fewer kernels: 1 GB where there is room.
             self.net.logits_at_once = int(min(1 << 28, max(1 << 24, self.memory.budget / 64)))
@@ -132,7 +132,7 @@ class Trainer:
         self.cost = cut if self.checkpointing else whole
 
     def back(self, message, payload):
-        by = torch.frombuffer(bytearray(payload), dtype=torch.float32).view(message["entropy"] + 1, -1).to(self.device)
+        by = sent(torch.frombuffer(bytearray(payload), dtype=torch.float32).view(message["entropy"] + 1, -1), self.device)
         # FSDP takes the mean over the ranks, and the loss is a sum over them.
         by = by * (self.ranks if self.net.sharded else 1)
         # Graphs go as they came, the last one first, so that each is let go as soon as it is done with.
@@ -143,7 +143,7 @@ class Trainer:
                     with torch.enable_grad():
                         out = self.drawn(number, batch, bool(message["entropy"]), True)
                 weights = torch.zeros(5, out.shape[1], device=self.device)
-                weights[: len(by), : len(batch.choices)] = by[:, torch.as_tensor(batch.choices, device=self.device)]
+                weights[: len(by), : len(batch.choices)] = by[:, batch.place]
                 # Blocks that are computed again attend as this batch does.
                 Attention.segments = batch.segments
                 out.backward(weights)
@@ -231,12 +231,16 @@ class Trainer:
         elif moments:
             # The same file as torch.distributed.checkpoint's, in a twentieth of its time.
             os.mkdir(folder)
-            save_file({name: tensor.cpu().contiguous() for name, tensor in moments.items()}, os.path.join(folder, "model.safetensors"))
+            save_file(to_host(moments), os.path.join(folder, "model.safetensors"))
         return self.export(message, None)
 
     def written(self, message):
         """Once every rank has written, rank 0 sees to it that what a run keeps is on the disk."""
-        dist.barrier()
+        if self.ranks > 1:
+            dist.barrier()
+        if self.yields and self.device.type == "cuda":
+            # A server that slept wakes up in this memory.
+            torch.cuda.empty_cache()
         if self.rank == 0 and message["request"] == "save":
             for path in pathlib.Path(message["folder"]).rglob("*"):
                 descriptor = os.open(path, os.O_RDONLY)

@@ -130,6 +130,22 @@ time.sleep(600)
         parent.wait()
         self.until(lambda: not any(map(alive, self.pids())))
 
+    def test_it_may_sleep_on_a_gpu(self):
+        program = self.start("--sleep")
+        self.assertEqual(program.wait(60), 2)
+        self.assertIn("a vLLM for CPUs has no sleep mode", program.stderr.read())
+        program.stderr.close()
+        program.stdin.close()
+        about = pathlib.Path(self.folder.name) / "vllm-9.9.dist-info/METADATA"
+        about.write_text(about.read_text().replace("+cpu", ""))
+        program = self.start("--sleep", "--lora", "8")
+        self.until(self.healthy)
+        program.stdin.close()
+        self.assertEqual(program.wait(30), 0)
+        said = program.stderr.read()
+        program.stderr.close()
+        self.assertIn("--enable-lora --max-lora-rank 8 --max-loras 4 --enable-sleep-mode --gpu-memory-utilization 0.4", said)
+
     def test_a_server_that_never_answers_ends_with_its_words(self):
         program = self.start("--", "--refuse")
         self.assertEqual(program.wait(60), 1)

@@ -2,12 +2,13 @@
 where a rank dies; and another number of ranks. `make train-parity` runs it: it needs torch, transformers and peft. With FLOW_TRAIN_DEVICE=cuda in the
 environment the trainer computes on GPUs, one a rank; what needs two is skipped where there is one.
 """
-import json, os, pathlib, signal, sys, tempfile, time, unittest
+import json, os, pathlib, signal, struct, sys, tempfile, time, unittest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent)]
 from trainer_client import Client
 
 # How many ranks can be had.
@@ -300,6 +301,82 @@ class Parity(unittest.TestCase):
                 client.trace(rows())
             self.assertNotEqual(client.process.wait(60), 0)
             self.assertLess(time.time() - begun, 60)
+
+
+class Asked(TorchDispatchMode):
+    """What makes a GPU's program wait: an answer of the device."""
+
+    WAITS = ("_local_scalar_dense", "nonzero", "_unique2", "is_nonzero", "masked_select")
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        # A mask as an index asks how many there are.
+        masks = name == "index" and any(index is not None and index.dtype == torch.bool for index in args[1])
+        self.waits += [name] if name in self.WAITS or masks else []
+        return function(*args, **(kwargs or {}))
+
+
+class Waits(unittest.TestCase):
+    """What a GPU would wait for, counted on a CPU."""
+
+    def setUp(self):
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+
+    def tearDown(self):
+        torch.distributed.destroy_process_group()
+
+    def test_a_share_of_the_memory_is_kept_to(self):
+        """With `memory` the same figures come of less that is kept."""
+        from flow_train.memory import Memory, available
+
+        cpu = torch.device("cpu")
+        self.assertGreater(Memory(cpu, []).budget, Memory(cpu, [], 0.05).budget)
+        self.assertLess(abs(available(cpu, 0.2) - available(cpu, 0.1) - 0.1 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")), 1 << 26)
+        found = []
+        for share in (None, 1e-6):
+            with tempfile.TemporaryDirectory() as folder:
+                client = Client(1)
+                client.open(tiny(pathlib.Path(folder) / "base"), gradient_checkpointing=False, memory=share)
+                figures, _ = elsewhere(client, rows(), lambda logprobs, entropies: -logprobs.mean() + 0 * entropies.sum())
+                found.append((figures, client.trace(rows(), gradient=False)))
+                client.close()
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(*found)))
+
+    def test_a_pass_copies_once_and_waits_once(self):
+        from flow_train import layout
+        from flow_train.trainer import Trainer
+
+        rows, copies, sent = conversations(), [], layout.sent
+        sequences, at = [[*p, *r[:-1]] for p, r in rows], [(i, len(p) + j - 1, t) for i, (p, r) in enumerate(rows) for j, t in enumerate(r)]
+        # Every third token was one among three.
+        allowed = [[t, 7, 9] if i % 3 == 0 else [] for i, (_, _, t) in enumerate(at)]
+        numbers = [x for s in sequences for x in s] + [a[0] for a in at] + [a[1] for a in at] + [a[2] for a in at]
+        payload = struct.pack(f"<{len(numbers)}I{len(at)}f", *numbers, *[1.0] * len(at)) + b"".join(struct.pack(f"<{len(a)}I", *a) for a in allowed)
+        head = dict(sequences=[len(s) for s in sequences], choices=len(at), gradient=True, entropy=False, reference=False, allowed=[len(a) for a in allowed])
+        with tempfile.TemporaryDirectory() as folder:
+            base, trainer = tiny(pathlib.Path(folder) / "base"), Trainer(torch.device("cpu"))
+            opening = dict(request="open", base=str(base), dtype="f32", tokens=30, seed=1, vocabulary=VOCABULARY, gradient_checkpointing=False)
+            small = Trainer(torch.device("cpu"))
+            small.answer({**opening, "memory": 1e-6}, b"")
+            small.answer({**head, "request": "trace"}, payload)
+            self.assertTrue(all(out is None for *_, out in small.traced), "without memory all of it is computed again")
+            trainer.answer(opening, b"")
+            trainer.answer({**head, "request": "trace"}, payload)
+            trainer.answer(dict(request="zero"), b"")
+            layout.sent = lambda tensor, device: copies.append(len(tensor)) or sent(tensor, device)
+            try:
+                with Asked() as asked:
+                    answer, figures = trainer.answer({**head, "request": "trace"}, payload)
+            finally:
+                layout.sent = sent
+            batches = len(trainer.traced)
+            self.assertTrue(all(out is not None for *_, out in trainer.traced), "there is memory for all of it")
+            self.assertGreater(batches, 2)
+            self.assertEqual((len(copies), asked.waits), (batches, []), "the figures are its answer, and nothing else")
 
 
 if __name__ == "__main__":

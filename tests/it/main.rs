@@ -55,6 +55,7 @@ mod see;
 mod serve;
 mod served;
 mod slea_rl;
+mod sleep;
 mod study;
 mod terminal;
 mod tinker;

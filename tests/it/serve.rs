@@ -16,9 +16,16 @@ pub const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/models
 /// What a server was told and asked, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
-    Load { name: String, weights: Vec<u8> },
+    Load {
+        name: String,
+        weights: Vec<u8>,
+    },
     Unload(String),
     Asked(String),
+    Slept,
+    Woken,
+    /// What it was asked while it slept.
+    Disturbed(String),
 }
 
 /// As vLLM: it computes with the adapters that lie where it is told, and knows no other ones.
@@ -37,9 +44,17 @@ pub struct Machine {
     /// How long it loads an adapter once it is there again.
     loads: Duration,
     requests: Arc<Mutex<usize>>,
+    asleep: Arc<Mutex<bool>>,
+    /// How many times it doesn't wake up.
+    late: Arc<Mutex<usize>>,
 }
 
 impl Machine {
+    /// One that has to be woken so many times more.
+    pub fn late(times: usize) -> Machine {
+        Machine { late: Arc::new(Mutex::new(times)), ..Machine::default() }
+    }
+
     /// One that is gone after the first number of requests, and back after the second.
     pub fn away(from: usize, to: usize) -> Machine {
         Machine { gone: Some((from, to)), ..Machine::default() }
@@ -63,6 +78,31 @@ impl Machine {
                 return Said::status(0, "");
             }
             _ => {}
+        }
+        let mut asleep = self.asleep.lock().unwrap();
+        let hears = |heard| self.heard.lock().unwrap().push(heard);
+        match path {
+            "/health" => return Said::status(200, ""),
+            "/sleep?level=1" => {
+                hears(Heard::Slept);
+                *asleep = true;
+                return Said::status(200, "");
+            }
+            "/wake_up" => {
+                let mut late = self.late.lock().unwrap();
+                if *late > 0 {
+                    *late -= 1;
+                    return Said::status(500, "out of memory");
+                }
+                hears(Heard::Woken);
+                *asleep = false;
+                return Said::status(200, "");
+            }
+            _ if *asleep => {
+                hears(Heard::Disturbed(path.into()));
+                return Said::status(500, "CUDA error: an illegal memory access");
+            }
+            _ => drop(asleep),
         }
         let named = |key: &str| body[key].as_str().unwrap().to_owned();
         match path {

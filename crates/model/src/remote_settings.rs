@@ -159,6 +159,10 @@ pub struct StartSettings {
     /// Further arguments of `vllm serve`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
+    /// Whether a server gives its memory to the trainer while it learns (vLLM's sleep mode, level 1): its weights go to
+    /// the machine's memory, and its prefix cache is forgotten. Requests wait until the update has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sleep: bool,
     /// Seconds until all of them must answer.
     #[serde(default = "number::<f64, 600>")]
     #[schemars(range(min = 1.0, max = 86_400.0))]
@@ -166,6 +170,11 @@ pub struct StartSettings {
 }
 
 impl ServeSettings {
+    /// Whether its servers give their memory away while the model learns.
+    pub fn sleeps(&self) -> bool {
+        matches!(&self.vllm, VllmServers::Started(start) if start.sleep)
+    }
+
     /// The addresses of its servers, and whether they are SGLang's; none where they are named in no way or in several.
     pub fn addresses(&self) -> Option<(Vec<String>, bool)> {
         let named = match &self.vllm {
@@ -220,6 +229,11 @@ pub struct TrainSettings {
     /// `padded`: the trainer finds that out at its first rows.
     #[serde(default)]
     pub layout: RowLayout,
+    /// The share of a GPU's memory that the process on it takes at most, weights included: what else an update keeps is
+    /// computed again. 70% of the memory that is free at the first update when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.05, max = 0.95))]
+    pub memory: Option<f64>,
     /// The most tokens, padding included, that a process reads at a time.
     #[serde(default = "number::<usize, 8192>")]
     #[schemars(range(min = 1))]

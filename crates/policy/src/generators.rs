@@ -29,8 +29,9 @@ pub fn connect(
     for (name, ModelFacts { tokenizer, sizes, .. }) in facts {
         if let Some(ModelSettings::Load(LoadModel { serve: Some(settings), .. })) = models.get(name) {
             let own = starting.get_mut(name).map(|servers| servers.ready(settings)).transpose()?;
-            let settings = own.as_ref().unwrap_or(settings);
-            served.insert(name.clone(), GenerationServer::new(name, settings, tokenizer.clone(), *sizes, pulse.clone())?);
+            let own = own.as_ref().unwrap_or(settings);
+            let servers = GenerationServer::new(name, own, tokenizer.clone(), *sizes, pulse.clone())?;
+            served.insert(name.clone(), servers.sleeping(settings.sleeps()));
         }
     }
     apart(&served, models)?;

@@ -10,7 +10,7 @@ use flow_model::{
     Act, ChoiceScores, Example, GenerationOutput, ModelFault, ModelSettings, Peers, PolicyError, Reply, Request, Result, Sampling,
     UpdateReport, UpdateSettings,
 };
-use flow_serve::{Exported, Generator, Remote, StartedServers, Ticket};
+use flow_serve::{Asleep, Exported, Generator, Remote, StartedServers, Ticket};
 use flow_text::Tokenizer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -226,11 +226,13 @@ impl Policy {
             peers.begin(&model)?;
         }
         let shared = self.peers.clone();
+        let asleep: Vec<Asleep> = self.models.values().filter_map(|model| model.generator.as_ref()?.sleep()).collect();
         // While it learns the state is only read, so that others may read it too.
         let report = self.thread.run(move |state| {
             let outcome = state.borrow().learn(&model, &rows, &settings, shared.as_deref())?;
             state.borrow_mut().adopt(&model, outcome, settings.keep)
         });
+        drop(asleep);
         if let Some(peers) = &self.peers {
             peers.end();
         }

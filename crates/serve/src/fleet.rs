@@ -9,6 +9,7 @@ use super::job::{Job, Question};
 use super::pool::Pool;
 use super::receiver::Receiver;
 use super::replica::{Adapter, Proof, Replica};
+use super::rest::Rest;
 use super::server::{Server, ServerError};
 use super::wait::{Patience, Wait};
 use flow_core::pulse::Pulse;
@@ -54,6 +55,8 @@ pub struct Fleet {
     pub adapters: Mutex<Adapters>,
     /// Where the episodes began that the newest version plays, by [`Session::member`].
     homes: Mutex<Homes>,
+    /// Whether they sleep, so that a trainer has their memory.
+    pub rest: Rest,
     /// What ended the run, so that whatever waits ends at once.
     ended: Mutex<Option<PolicyError>>,
 }
@@ -124,6 +127,7 @@ impl Fleet {
             patience: Patience::new(Duration::from_secs_f64(settings.wait), pulse),
             adapters: Mutex::new(Adapters::new(std::env::temp_dir().join(folder), true)),
             homes: Mutex::default(),
+            rest: Rest::default(),
             ended: Mutex::default(),
         })
     }
@@ -163,6 +167,7 @@ impl Fleet {
 
     /// Has every server that takes part, or is due to be asked again, prove an adapter.
     fn prove_present(&self, adapter: &Adapter) {
+        let _awake = self.rest.awake(&self.replicas);
         let proving: Vec<&Replica> = self.replicas.iter().filter(|replica| replica.present() || replica.claim()).collect();
         std::thread::scope(|scope| {
             for replica in &proving {
@@ -185,6 +190,7 @@ impl Fleet {
                 for i in 0..self.replicas.len() {
                     let (fleet, name) = (self.clone(), name.clone());
                     self.pool.push(i, &[], move |_| {
+                        let _awake = fleet.rest.awake(&fleet.replicas);
                         fleet.replicas[i].unload(fleet.api, &name, kind);
                         true
                     });
@@ -272,10 +278,14 @@ impl Fleet {
     fn ask(self: &Arc<Fleet>, at: usize, mut job: Job) {
         let replica = &self.replicas[at];
         let call = self.call(&job.question, job.adapter.model());
-        let Some(held) = replica.hold(self.api, &job.adapter, &self.proof) else { return self.send(job) };
+        let awake = self.rest.awake(&self.replicas);
+        let Some(held) = replica.hold(self.api, &job.adapter, &self.proof) else {
+            drop(awake);
+            return self.send(job);
+        };
         let sent = Instant::now();
         let answer = replica.call(&call, |response| self.read(&job.question, response));
-        drop(held);
+        drop((held, awake));
         let failure = match answer {
             Ok(reply) => return job.ticket.answer(Ok(Ok(reply))),
             Err(failure) => failure,
@@ -355,6 +365,7 @@ impl Fleet {
     /// Has a server prove all adapters that may be requested, and that of a job.
     fn prove_all(&self, replica: &Replica, own: Option<&Arc<Adapter>>) {
         let known: Vec<Arc<Adapter>> = self.adapters.lock().known.values().cloned().collect();
+        let _awake = self.rest.awake(&self.replicas);
         let adapters: Vec<&Adapter> = known.iter().chain(own).map(|adapter| &**adapter).collect();
         if replica.server.healthy() {
             replica.prove(self.api, &adapters, &self.proof);

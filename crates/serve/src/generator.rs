@@ -1,6 +1,7 @@
 //! Who generates for a model outside the process that has its weights.
 
 use crate::exported::Exported;
+use crate::rest::Asleep;
 use crate::ticket::Ticket;
 use flow_model::{GenerationOutput, Request, Result, Sampling};
 use std::path::Path;
@@ -26,6 +27,12 @@ pub trait Generator: Send + Sync {
 
     /// Whether it reads and writes the tokens of the model that learns.
     fn own_tokens(&self) -> bool;
+
+    /// Has servers that share a GPU with a trainer give their memory away as long as the result lives, once nothing is
+    /// under way at them. What is asked meanwhile waits.
+    fn sleep(&self) -> Option<Asleep<'_>> {
+        None
+    }
 
     /// Figures of the servers, by name.
     fn figures(&self) -> Vec<(String, f64)> {

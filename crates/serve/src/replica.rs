@@ -9,11 +9,12 @@ use super::server::{FailedAttempt, Server, ServerError};
 use flow_core::printable::printable;
 use flow_model::{ModelFault, PolicyError, RowFault, Unanswered};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use serde_json::Value;
+use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long a server that failed is left alone; each further time twice as long.
@@ -21,6 +22,11 @@ const AWAY: Duration = Duration::from_secs(1);
 const LONGEST_AWAY: Duration = Duration::from_secs(60);
 /// The same where a run waits for it.
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
+
+/// How vLLM in its development mode is asked to give its memory away and to take it back. At level 1 its weights and
+/// adapters go to the machine's memory, and the prefix cache is forgotten.
+const SLEEP: &str = "/sleep?level=1";
+const WAKE: &str = "/wake_up";
 
 /// An adapter that lies on disk for servers to load, or all weights of a model, and what proves that a server has them.
 pub struct Adapter {
@@ -69,6 +75,8 @@ pub struct Replica {
     /// What weights are sent to that the server loads, where it doesn't see this disk.
     receiver: Option<Receiver>,
     state: Mutex<ReplicaState>,
+    /// Whether it was put to sleep, and is to be woken before it computes anything.
+    asleep: AtomicBool,
     /// Write-locked while it loads and proves weights; read-locked by requests that need its weights unchanged.
     loading: RwLock<()>,
 }
@@ -104,7 +112,7 @@ struct Away {
 impl Replica {
     pub fn new(server: Server, receiver: Option<Receiver>, waits: bool) -> Replica {
         let longest = if waits { LONGEST_WAIT } else { LONGEST_AWAY };
-        Replica { server, longest, receiver, state: Mutex::default(), loading: RwLock::default() }
+        Replica { server, longest, receiver, state: Mutex::default(), asleep: AtomicBool::new(false), loading: RwLock::default() }
     }
 
     /// Whether it takes part and has proved this adapter.
@@ -218,7 +226,32 @@ impl Replica {
         self.proves_all(api, adapters, proof);
     }
 
+    /// Has it give the memory of its GPU away, where it can.
+    pub fn sleep(&self) {
+        match self.server.load(SLEEP, &json!({})) {
+            Ok(()) => self.asleep.store(true, Relaxed),
+            Err(error) if self.present() => {
+                eprintln!("warning: the server {} keeps its memory: {}", self.server.host(), printable(&error.text()));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Has it take its memory back, if it sleeps.
+    pub fn wake(&self) -> Result<(), ModelFault> {
+        if self.asleep.load(Relaxed) {
+            let woken = self.server.load(WAKE, &json!({}));
+            woken.map_err(|error| ModelFault::Server { what: format!("it doesn't wake up: {}", error.text()) })?;
+            self.asleep.store(false, Relaxed);
+        }
+        Ok(())
+    }
+
     fn proves_all(&self, api: &dyn ServingApi, adapters: &[&Adapter], proof: &Proof) {
+        // An adapter that is loaded into memory that isn't there would end a server.
+        if let Err(why) = self.wake() {
+            return self.leave_out(why);
+        }
         let last = adapters.iter().rposition(|adapter| adapter.replaces_weights()).unwrap_or(0);
         for adapter in adapters.iter().skip(last) {
             if self.ready(adapter) {

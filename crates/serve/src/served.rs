@@ -8,6 +8,7 @@ use super::generator::{Export, Generator};
 use super::job::{Job, Question};
 use super::ranked::{choose, pairs, Pair};
 use super::replica::{Adapter, Replica};
+use super::rest::Asleep;
 use super::ticket::Ticket;
 use crossbeam_channel::unbounded;
 use flow_core::pulse::Pulse;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 /// The servers of a model.
 pub struct GenerationServer {
     fleet: Arc<Fleet>,
+    /// Whether they give their memory to updates.
+    sleeps: bool,
 }
 
 impl GenerationServer {
@@ -35,7 +38,13 @@ impl GenerationServer {
         sizes: Sizes,
         pulse: Arc<Pulse>,
     ) -> Result<GenerationServer> {
-        Ok(GenerationServer { fleet: Arc::new(Fleet::new(name, settings, tokenizer, sizes, pulse)?) })
+        Ok(GenerationServer { fleet: Arc::new(Fleet::new(name, settings, tokenizer, sizes, pulse)?), sleeps: false })
+    }
+
+    /// The same servers, which give their memory to updates or don't.
+    pub fn sleeping(mut self, sleeps: bool) -> GenerationServer {
+        self.sleeps = sleeps;
+        self
     }
 
     /// The host and port of each.
@@ -143,6 +152,10 @@ impl Generator for GenerationServer {
 
     fn own_tokens(&self) -> bool {
         true
+    }
+
+    fn sleep(&self) -> Option<Asleep<'_>> {
+        self.sleeps.then(|| self.fleet.rest.sleep(&self.fleet.replicas))
     }
 
     fn export_into(&self, root: &Path) {

@@ -138,6 +138,7 @@ fn words(load: &LoadModel, start: &StartSettings) -> Result<Vec<String>> {
     };
     words.extend(rank.into_iter().flat_map(|rank| ["--lora".into(), rank.to_string()]));
     words.extend(start.length.into_iter().flat_map(|length| ["--length".into(), length.to_string()]));
+    words.extend(start.sleep.then(|| "--sleep".into()));
     words.push("--".into());
     words.extend(start.arguments.iter().cloned());
     Ok(words)

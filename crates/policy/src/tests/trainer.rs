@@ -324,6 +324,24 @@ fn a_trainer_that_fails_is_told_with_the_cause() {
     assert!(fails(vec![hello, opened, "{}\n", figures, "{}\n", outgrown]).contains("made weights that are no numbers"));
 }
 
+/// A step waits for a trainer twice: for the outputs, and for its report of the step. This one answers `zero` when it
+/// has been sent the rows as well, and `back` with the step.
+#[test]
+fn a_step_waits_for_a_trainer_twice() {
+    let own = LoadModel { load: folder("qwen3").display().to_string(), ..Default::default() };
+    let opened = "{\"context\": 256, \"width\": 32, \"parameters\": 10, \"trained\": 9}\n";
+    let figures: &'static str = format!("{{}}\n{{\"bytes\": 24}}\n{}", "\0".repeat(24)).leak();
+    let answers = |last| vec!["{\"protocol\": 1}\n", opened, "", figures, "", last];
+    let learn = |last| {
+        let model = TrainedModel::open("actor", &own, &trainer(answers(last)), None, 3, true).unwrap();
+        let row = Example { prompt: vec![5, 6], response: vec![7, 8], logprobs: vec![-1.0; 2], advantage: 1.0, ..Default::default() };
+        model.learn(&[row], &UpdateSettings::default(), None).map(|(_, report)| report.grad_norm)
+    };
+    assert_eq!(learn("{}\n{\"finite\": true, \"grad_norm\": 2.0}\n").unwrap(), 2.0);
+    let failed = learn("{\"error\": \"rank 0: out of memory\"}\n").unwrap_err().to_string();
+    assert!(failed.contains("rank 0: out of memory (asked to `back`)"), "{failed}");
+}
+
 /// A trainer that has log-probabilities alone: figures that are made of entropies are no number, and not 0.
 #[test]
 fn a_trainer_without_entropies_leaves_out_what_follows_from_them() {

@@ -22,6 +22,8 @@ pub struct Connection {
     stream: BufReader<TcpStream>,
     processes: Option<Processes>,
     timeout: Duration,
+    /// Requests whose answers, which have nothing in them, aren't read yet.
+    pending: Vec<String>,
     /// What it says of itself, such as its versions and how many ranks it has.
     pub hello: Value,
 }
@@ -60,7 +62,8 @@ impl Connection {
             stream.set_write_timeout(Some(timeout))
         };
         set().map_err(|e| fault(e.to_string()))?;
-        let mut own = Connection { model: model.into(), stream: BufReader::new(stream), processes, timeout, hello: Value::Null };
+        let mut own =
+            Connection { model: model.into(), stream: BufReader::new(stream), processes, timeout, pending: vec![], hello: Value::Null };
         own.hello = own.ask(json!({ "request": "hello", "protocol": PROTOCOL }), &[], 0)?.0;
         match own.hello["protocol"].as_u64() {
             Some(PROTOCOL) => Ok(own),
@@ -72,14 +75,31 @@ impl Connection {
     ///
     /// # Errors
     /// [`ModelFault::Trainer`] with the cause and the last lines of the trainer.
-    pub fn ask(&mut self, mut request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
-        let name = request["request"].as_str().unwrap_or_default().to_owned();
-        request["bytes"] = payload.len().into();
-        let answer = self.send(&request, payload).and_then(|()| self.receive(bytes));
-        answer.map_err(|silence| self.failed(&name, silence))
+    pub fn ask(&mut self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
+        let name = name_of(&request);
+        let sent = self.send(request, payload);
+        // An answer to an earlier request may say why nothing more can be sent.
+        self.settle()?;
+        sent.and_then(|()| self.receive(bytes)).map_err(|silence| self.failed(&name, silence))
     }
 
-    fn send(&mut self, request: &Value, payload: &[u8]) -> Result<(), Silence> {
+    /// Sends a request whose answer has nothing in it, without waiting: the next [`Connection::ask`] reads that first.
+    ///
+    /// # Errors
+    /// As of [`Connection::ask`].
+    pub fn tell(&mut self, request: Value, payload: &[u8]) -> Result<()> {
+        self.pending.push(name_of(&request));
+        self.send(request, payload).or_else(|_| self.settle())
+    }
+
+    /// Reads the answers that were not waited for.
+    fn settle(&mut self) -> Result<()> {
+        let mut pending = std::mem::take(&mut self.pending).into_iter();
+        pending.try_for_each(|earlier| self.receive(0).map(drop).map_err(|silence| self.failed(&earlier, silence)))
+    }
+
+    fn send(&mut self, mut request: Value, payload: &[u8]) -> Result<(), Silence> {
+        request["bytes"] = payload.len().into();
         let stream = self.stream.get_mut();
         let sent = writeln!(stream, "{request}").and_then(|()| stream.write_all(payload)).and_then(|()| stream.flush());
         sent.map_err(|error| if is_late(&error) { Silence::Late } else { Silence::Ended })
@@ -174,6 +194,10 @@ impl Drop for Connection {
         // At the end of its input a trainer ends.
         let _ = self.stream.get_mut().shutdown(std::net::Shutdown::Both);
     }
+}
+
+fn name_of(request: &Value) -> String {
+    request["request"].as_str().unwrap_or_default().into()
 }
 
 fn is_late(error: &std::io::Error) -> bool {

@@ -187,7 +187,7 @@ impl Trace for TrainerPass<'_> {
         let outputs = self.outputs.gradients(loss);
         let by: Vec<Vec<f32>> = outputs.iter().map(values).collect();
         let payload: Vec<u8> = by.iter().flat_map(|by| self.to.iter().flat_map(|&to| by[to].to_le_bytes())).collect();
-        self.model.ask(json!({ "request": "back", "entropy": outputs.len() > 1 }), &payload, 0)?;
+        self.model.tell(json!({ "request": "back", "entropy": outputs.len() > 1 }), &payload)?;
         Ok(Gradients { weights: None, outputs })
     }
 }
@@ -216,7 +216,7 @@ impl Learner for TrainerLearner<'_> {
 
     fn gradient(&mut self, _number: u64, batch: &UpdateBatch, passes: &[Pass], weight: &TokenWeight) -> Result<Vec<PassResult>> {
         let model = self.weights.model;
-        model.ask(json!({ "request": "zero" }), &[], 0)?;
+        model.tell(json!({ "request": "zero" }), &[])?;
         self.weights.read.set(0);
         let one = |of: &Pass| {
             pause();

@@ -47,12 +47,24 @@ impl Link {
     /// # Errors
     /// [`ModelFault::Trainer`].
     pub fn ask(&mut self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
+        self.connection()?.ask(request, payload, bytes)
+    }
+
+    /// Sends a request whose answer has nothing in it, as [`Connection::tell`].
+    ///
+    /// # Errors
+    /// [`ModelFault::Trainer`].
+    pub fn tell(&mut self, request: Value, payload: &[u8]) -> Result<()> {
+        self.connection()?.tell(request, payload)
+    }
+
+    fn connection(&mut self) -> Result<&mut Connection> {
         if let Link::Opening(opened) = self {
             let opened = opened.recv().unwrap_or(Err(PolicyError::Gone));
             self.opened(opened);
         }
         match self {
-            Link::Open(connection) => connection.ask(request, payload, bytes),
+            Link::Open(connection) => Ok(connection),
             Link::Lost(why) => Err(why.clone()),
             Link::Opening(_) => Err(PolicyError::Gone),
         }

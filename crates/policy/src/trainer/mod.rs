@@ -138,6 +138,8 @@ impl TrainedModel {
             "gradient_checkpointing": train.gradient_checkpointing,
             "layout": train.layout,
             "tokens": train.tokens,
+            "memory": train.memory,
+            "yields": load.serve.as_ref().is_some_and(|serve| serve.sleeps()),
             "seed": seed >> 1,
             "head": if critic { "value" } else { "language" },
             "vocabulary": tokenizer.vocab_size(),
@@ -186,6 +188,11 @@ impl TrainedModel {
 
     fn ask(&self, request: Value, payload: &[u8], bytes: usize) -> Result<(Value, Vec<u8>)> {
         self.link.borrow_mut().ask(request, payload, bytes)
+    }
+
+    /// As [`TrainedModel::ask`], of an answer that has nothing in it and is read with the next one.
+    fn tell(&self, request: Value, payload: &[u8]) -> Result<()> {
+        self.link.borrow_mut().tell(request, payload)
     }
 
     /// Looks whether the trainer is still there, between two requests. One that flow started is started again from the
