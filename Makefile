@@ -153,7 +153,7 @@ bench-gpu: $(FETCH) .venv-parity/made-from
 
 # The demonstrations for a GPU (benches/gpu), with tiny models on CPUs: flow_train beside a plain loop, a vLLM beside a bare client, the model that fits, three kills.
 # Needs a vLLM for CPUs (scripts/get-vllm.sh .venv-vllm, or FLOW_VLLM_PYTHON). ARGS="b" runs some.
-demo-gpu: build .venv-parity/made-from
+demo-gpu: build $(if $(FLOW_TRAIN_PYTHON),,.venv-parity/made-from)
 	TINY=1 MAIN=$(CURDIR) OMP_NUM_THREADS=1 FLOW=$(CURDIR)/target/release/flow FLOW_TRAIN_PYTHON=$(or $(FLOW_TRAIN_PYTHON),$(CURDIR)/.venv-parity/bin/python) \
 		FLOW_VLLM_PYTHON=$(or $(FLOW_VLLM_PYTHON),$(CURDIR)/.venv-vllm/bin/python) benches/gpu/demo.sh $(or $(ARGS),b c d e)
 

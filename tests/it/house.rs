@@ -322,9 +322,9 @@ const BUDGETS: [(&str, usize); 15] = [
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_540),
     ("crates/pipeline/src", 3_500),
-    ("crates/policy/src", 7_620),
+    ("crates/policy/src", 7_645),
     ("crates/rollout/src", 4_670),
-    ("crates/serve/src", 1_970),
+    ("crates/serve/src", 1_975),
     ("crates/text/src", 1_300),
     ("papers/tool/src", 1_950),
 ];

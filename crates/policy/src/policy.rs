@@ -321,16 +321,11 @@ impl Policy {
         self.ask(model, move |state, model| state.model(model)?.save(&folder))
     }
 
-    /// Takes weights, moments and version from `folder`, bit for bit, and gives the version. Older versions are
-    /// dropped; the frozen start that a KL term compares with stays what it was.
+    /// Takes weights, moments and versions from `folders`, oldest first, bit for bit, and gives the newest version.
+    /// Other versions are dropped; the frozen start that a KL term compares with stays what it was.
     ///
     /// # Errors
-    /// [`PolicyError::File`] if the folder can't be read, or holds another model than this one.
-    pub fn load(&self, model: &str, folder: &Path) -> Result<u64> {
-        self.restore(model, &[folder.to_path_buf()])
-    }
-
-    /// As [`Policy::load`], with older versions beside the newest for nodes that still ask for them; oldest first.
+    /// [`PolicyError::File`] if a folder can't be read, or holds another model than this one.
     pub fn restore(&self, model: &str, folders: &[PathBuf]) -> Result<u64> {
         // A version that is read from disk may differ from the one that the server has loaded.
         self.generator(model).into_iter().for_each(|generator| generator.forget());

@@ -57,7 +57,7 @@ fn it_learns_and_goes_on_from_what_was_saved() {
         let temporary = tempfile::tempdir().unwrap();
         policy.save("actor", &temporary.path().join("saved")).unwrap();
         let again = start(Dtype::Bf16, lora);
-        assert_eq!(again.load("actor", &temporary.path().join("saved")).unwrap(), 15);
+        assert_eq!(again.restore("actor", &[temporary.path().join("saved")]).unwrap(), 15);
         assert_eq!(again.logprobs("actor", &rows, None).unwrap(), policy.logprobs("actor", &rows, None).unwrap());
         assert_eq!(again.update("actor", rows.clone(), &settings).unwrap(), policy.update("actor", rows, &settings).unwrap());
     }

@@ -109,7 +109,7 @@ fn a_reference_follows_the_model() {
     }
     policy.update("actor", rows.clone(), &follows).unwrap();
     let again = start(1);
-    again.load("actor", &folder.path().join("2")).unwrap();
+    again.restore("actor", &[folder.path().join("2")]).unwrap();
     again.update("actor", rows.clone(), &follows).unwrap();
     assert!(weights(&again) == weights(&policy), "to the bit, on another number of threads");
     // Versions of an update that keeps none have none.

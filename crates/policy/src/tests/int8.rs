@@ -72,7 +72,7 @@ fn same_bits(root: &Path, plain: &Policy, base: Base, near: f32) {
     let folder = root.join("adapter");
     one_thread.save("actor", &folder).unwrap();
     let played = rows(&one_thread, 3);
-    assert_eq!(two_threads.load("actor", &folder).unwrap(), 3);
+    assert_eq!(two_threads.restore("actor", &[folder.to_path_buf()]).unwrap(), 3);
     assert!(rows(&two_threads, 3) == played, "saved and loaded");
 }
 
@@ -160,7 +160,7 @@ fn acts(act: Act, least: f32, most: f32) {
     let saved = folder.path().join("saved");
     one_thread.save("actor", &saved).unwrap();
     let played = rows(&one_thread, 3);
-    assert_eq!(two_threads.load("actor", &saved).unwrap(), 3);
+    assert_eq!(two_threads.restore("actor", &[saved.to_path_buf()]).unwrap(), 3);
     assert!(rows(&two_threads, 3) == played, "saved and loaded");
     let loaded = LoadModel { load: saved.display().to_string(), act, ..Default::default() };
     assert!(rows(&policy(ModelSettings::Load(loaded), 1).unwrap(), 0) == played, "begun with");

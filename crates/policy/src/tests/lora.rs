@@ -118,7 +118,7 @@ fn saved_merged_and_gone_on_with() {
     assert_eq!(again.logprobs("actor", &rows, None).unwrap(), logprobs);
     // As in a run that is resumed: it begins as the run did and takes the newest weights.
     let resumed = policy(ModelSettings::Load(adapter(&first)), 1).unwrap();
-    assert_eq!(resumed.load("actor", &second).unwrap(), 3);
+    assert_eq!(resumed.restore("actor", &[second.to_path_buf()]).unwrap(), 3);
     assert_eq!(resumed.update("actor", rows.clone(), &learn()).unwrap(), own.update("actor", rows.clone(), &learn()).unwrap());
     let bytes = |policy: &Policy| {
         policy.save("actor", &temporary.path().join("bytes")).unwrap();
@@ -128,8 +128,8 @@ fn saved_merged_and_gone_on_with() {
     assert!(bytes(&resumed) == bytes(&own));
     // Another adapter isn't taken for it.
     let other = policy(ModelSettings::New(NewModel { lora: Some(lora(&["q_proj"])), ..tiny() }), 1).unwrap();
-    assert!(other.load("actor", &second).unwrap_err().to_string().contains("aren't those of model `actor`"));
-    assert!(policy(ModelSettings::New(tiny()), 1).unwrap().load("actor", &temporary.path().join("none")).is_err());
+    assert!(other.restore("actor", &[second.to_path_buf()]).unwrap_err().to_string().contains("aren't those of model `actor`"));
+    assert!(policy(ModelSettings::New(tiny()), 1).unwrap().restore("actor", &[temporary.path().join("none")]).is_err());
 }
 
 #[test]

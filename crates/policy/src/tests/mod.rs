@@ -181,13 +181,13 @@ fn saved_and_loaded_bit_for_bit() {
     policy.update("actor", examples(&requests, &replies), &settings).unwrap();
     policy.save("actor", &path).unwrap();
     let other = start(1);
-    assert_eq!(other.load("actor", &path).unwrap(), 1);
+    assert_eq!(other.restore("actor", &[path.to_path_buf()]).unwrap(), 1);
     assert_eq!(weights(&other), weights(&policy));
     let next = |policy: &Policy| policy.update("actor", examples(&requests, &replies), &settings).unwrap();
     assert_eq!(next(&policy), next(&other), "the moments and the frozen start, too");
     assert_eq!(weights(&other), weights(&policy));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing unfinished is left");
-    assert!(matches!(start(1).load("other", &path), Err(PolicyError::File { .. })));
+    assert!(matches!(start(1).restore("other", &[path.to_path_buf()]), Err(PolicyError::File { .. })));
     let load =
         BTreeMap::from([("actor".to_string(), ModelSettings::Load(LoadModel { load: path.display().to_string(), ..Default::default() }))]);
     assert_eq!(Policy::start(&load, &[], 0, 1).unwrap().versions("actor").unwrap(), [0]);

@@ -172,7 +172,7 @@ fn a_published_model_learns_and_is_saved_as_it_came() {
         assert!(path.join(file).exists(), "{file}");
     }
     let again = start("qwen2");
-    assert_eq!(again.load("actor", &path).unwrap(), 10);
+    assert_eq!(again.restore("actor", &[path.to_path_buf()]).unwrap(), 10);
     assert_eq!(again.logprobs("actor", &rows, None).unwrap(), policy.logprobs("actor", &rows, None).unwrap());
     let (continued, reloaded) = (policy.update("actor", rows.clone(), &settings).unwrap(), again.update("actor", rows, &settings).unwrap());
     assert!(continued == reloaded, "the moments came back, too");

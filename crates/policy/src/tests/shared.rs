@@ -175,7 +175,7 @@ fn saved_gone_on_with_and_loaded_whole() {
     let adapter = SharedModel { adapter: Some(second.display().to_string()), lora: None, ..on(None) };
     let again = start(&[("actor", load(&folder, Base::Own)), ("critic", ModelSettings::Shared(adapter))], 1).unwrap();
     assert_eq!(again.values("critic", 0, rows.clone()).unwrap(), wanted, "its head came with it");
-    assert_eq!(again.load("critic", &second).unwrap(), 3);
+    assert_eq!(again.restore("critic", &[second.to_path_buf()]).unwrap(), 3);
     let reports = [&policy, &again].map(|policy| policy.update("critic", rows.clone(), &value()).unwrap());
     assert!(reports[0] == reports[1], "moments too");
     // Loaded by itself it is a critic, with the adapter merged.

@@ -155,7 +155,7 @@ fn learns_the_same(model: &str, ranks: usize, lora: Option<LoraSettings>) {
     let mut worst = 0f64;
     for (name, settings) in cases() {
         for policy in &policies {
-            policy.load("actor", &begun).unwrap();
+            policy.restore("actor", &[begun.to_path_buf()]).unwrap();
         }
         let before = weights(&policies[0]);
         let [here, there] = policies.each_ref().map(|policy| policy.update("actor", rows.clone(), &settings).unwrap());
@@ -215,7 +215,7 @@ fn a_critic_in_a_trainer_values_what_libtorch_values() {
         let begun = folder.path().join("start");
         policies[0].save("actor", &begun).unwrap();
         for policy in &policies {
-            policy.load("actor", &begun).unwrap();
+            policy.restore("actor", &[begun.to_path_buf()]).unwrap();
         }
         let settings = UpdateSettings { objective: Objective::Value, lr: 1e-2, eps: 1e-3, epochs: 2, micro_batch: 5, ..Default::default() };
         for version in 0..2 {
@@ -233,7 +233,7 @@ fn a_critic_in_a_trainer_values_what_libtorch_values() {
         assert!(difference < 1e-5, "{model}, {ranks} ranks: {difference:.1e}");
         let saved = folder.path().join("saved");
         policies[1].save("actor", &saved).unwrap();
-        policies[0].load("actor", &saved).unwrap();
+        policies[0].restore("actor", &[saved]).unwrap();
         assert!(policies[1].generate("actor", 2, vec![Request { prompt: vec![5], ..Default::default() }], Sampling::default()).is_err());
     }
 }
@@ -262,7 +262,7 @@ fn another_number_of_ranks_goes_on() {
     let expected = step(&two);
     for ranks in numbers_of_ranks() {
         let other = start(ranks);
-        assert_eq!(other.load("actor", &path).unwrap(), 1);
+        assert_eq!(other.restore("actor", &[path.to_path_buf()]).unwrap(), 1);
         let found = step(&other);
         let difference = apart(&expected.1, &found.1);
         assert!(difference < 1e-6 && found.0 == 2 && found.2[0].tokens == expected.2[0].tokens, "{ranks} ranks: {difference:.1e}");
