@@ -59,6 +59,11 @@ class Trainer:
             "here": sum(p.numel() for p in map(local, trained.values())),
         }, b""
 
+    def give(self):
+        """Gives cached memory back, where servers that slept wake up in it."""
+        if self.yields and self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def zero(self, *_):
         """Forgets what was traced and the gradient: a step begins."""
         self.traced = []
@@ -98,6 +103,8 @@ class Trainer:
         if self.ranks > 1:
             # Each choice is one rank's, so the others add zeros.
             dist.reduce(figures, 0)
+        if not learns and not self.traced:
+            self.give()
         computed = sum(rows.computed(which, layout) for share in shares for which in share)
         return {"computed": computed, "layout": layout.name}, figures[: 5 if entropy else 3].contiguous().numpy().tobytes()
 
@@ -238,9 +245,7 @@ class Trainer:
         """Once every rank has written, rank 0 sees to it that what a run keeps is on the disk."""
         if self.ranks > 1:
             dist.barrier()
-        if self.yields and self.device.type == "cuda":
-            # A server that slept wakes up in this memory.
-            torch.cuda.empty_cache()
+        self.give()
         if self.rank == 0 and message["request"] == "save":
             for path in pathlib.Path(message["folder"]).rglob("*"):
                 descriptor = os.open(path, os.O_RDONLY)

@@ -166,7 +166,7 @@ fn cpu() -> Finding {
 
 /// Tokens a second of a model whose base is in 8 bits, on one thread.
 fn speed(path: &str) -> Finding {
-    let hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None };
+    let hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ..Default::default() };
     match tokens(path, hardware, SECONDS) {
         Ok(TokenRates { reading, writing: [one, many], learning }) => Finding::new(
             "speed",

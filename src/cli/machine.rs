@@ -85,7 +85,7 @@ impl Machine {
     /// What computes the models.
     pub fn hardware(&self) -> Result<Hardware> {
         let device = self.device.map_or_else(DeviceChoice::named, Ok)?;
-        Ok(Hardware { threads: self.threads(), device, ranks: self.ranks.map(|ranks| ranks as usize) })
+        Ok(Hardware { threads: self.threads(), device, ranks: self.ranks.map(|ranks| ranks as usize), yields: false })
     }
 
     fn threads(&self) -> usize {

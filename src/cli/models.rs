@@ -232,7 +232,7 @@ mod tests {
             );
             let pipeline = flow_pipeline::parse("x", &text, &[], &ops::catalog()).unwrap_or_else(|wrong| panic!("{wrong}"));
             let starts = Starts { acting: BTreeMap::from([("actor".to_owned(), decided.to_owned())]), ..Starts::default() };
-            let hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None };
+            let hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ..Default::default() };
             let policy = start(&pipeline, hardware, &starts).unwrap_or_else(|error| panic!("{error}")).unwrap();
             policy.acting()["actor"].name()
         };

@@ -2,7 +2,7 @@
 //! sees one, else on the CPU. Emits for each row whether it was used, what the update saw of it, and the version of the
 //! weights it helped to make.
 
-use super::checks::{acting, branches, critics, distil, idle_clip, programs};
+use super::checks::{acting, branches, critics, distil, idle_clip, programs, served};
 use super::episodes::tokens;
 use super::examples::select::{bare, examples, weigh, OldLogprobs, Select};
 use super::operator::{must, port, settings, Hooks, Operator, RequiredHead, Settings, Unfit};
@@ -104,8 +104,12 @@ fn notes(node: &Node, pipeline: &Pipeline) -> Vec<String> {
     let Ok(with) = settings::<GpuUpdate>(node) else { return vec![] };
     let idle = with.update.kl_kind == KlKind::K1 && with.update.kl > 0.0;
     let note = "the gradient of `kl_kind: k1` in a loss is 0 on average, so `kl` holds nothing back: take k2 or k3, or `kl` of `reward`";
-    let others =
-        [idle_clip::note(node, &with.update, pipeline), acting::note(node, &with.update, pipeline), programs::note(&with.update, pipeline)];
+    let others = [
+        idle_clip::note(node, &with.update, pipeline),
+        acting::note(node, &with.update, pipeline),
+        programs::note(&with.update, pipeline),
+        served::note(&with.model, pipeline),
+    ];
     idle.then(|| note.to_owned()).into_iter().chain(others.into_iter().flatten()).collect()
 }
 

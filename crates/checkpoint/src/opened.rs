@@ -54,6 +54,9 @@ pub fn unfit(load: &LoadModel) -> Result<Option<(&'static str, &'static str)>> {
         () if train.tinker.is_none() && train.named.is_some() => {
             Some(("train", "`named` is the name on a server of `tinker`: leave it out"))
         }
+        () if train.tinker.is_some() && train.memory.is_some() => {
+            Some(("train", "`memory` is of a GPU on this machine, and a server of `tinker` has its own: leave it out"))
+        }
         () if load.base != Base::Own => Some(("base", "a trainer computes its base itself: leave `base` out")),
         () if load.act.asks() => Some(("act", "the trainer's own weights act: leave `act` out")),
         () if is_adapter_folder(own) && load.adapter.as_ref() != Some(&load.load) => {

@@ -87,7 +87,7 @@ pub enum ModelFault {
     NoKey { variable: String },
     #[error("the server that runs it gives no answers: {what}")]
     Server { what: String },
-    #[error("a server runs it, which answers and does nothing else with it")]
+    #[error("a server has its weights, and only answers: where it learns or is compared with, name a model with `load`")]
     OnlyAnswers,
     #[error("the server that runs it can't say how likely a choice is ({what}): write `decode: free` where it plays")]
     CantRank { what: String },

@@ -229,8 +229,9 @@ pub struct TrainSettings {
     /// `padded`: the trainer finds that out at its first rows.
     #[serde(default)]
     pub layout: RowLayout,
-    /// The share of a GPU's memory that the process on it takes at most, weights included: what else an update keeps is
-    /// computed again. 70% of the memory that is free at the first update when left out.
+    /// The share of a GPU's memory that the process on it plans with, weights included: an update keeps as many
+    /// activations as fit, and computes the others again. One batch and its logits are computed whether they fit or not.
+    /// When left out, activations take 70% of the memory that is free at the first update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.05, max = 0.95))]
     pub memory: Option<f64>,

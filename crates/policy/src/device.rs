@@ -56,11 +56,13 @@ pub struct Hardware {
     pub device: DeviceChoice,
     /// How many processes a trainer has, in place of its model's setting.
     pub ranks: Option<usize>,
+    /// Whether a trainer gives memory back that it has cached: servers of this run take it.
+    pub yields: bool,
 }
 
 impl From<usize> for Hardware {
     fn from(threads: usize) -> Hardware {
-        Hardware { threads, device: DeviceChoice::Auto, ranks: None }
+        Hardware { threads, device: DeviceChoice::Auto, ranks: None, yields: false }
     }
 }
 

@@ -18,6 +18,13 @@ pub fn start(models: &BTreeMap<String, ModelSettings>) -> Result<BTreeMap<String
     Ok(starting)
 }
 
+/// Whether servers of a run sleep, so that trainers have their memory. Servers that the environment names in their place
+/// may be those of other runs, too.
+pub fn sleep(models: &BTreeMap<String, ModelSettings>) -> bool {
+    let sleeps = |settings: &ModelSettings| matches!(settings, ModelSettings::Load(LoadModel { serve: Some(serve), .. }) if serve.sleeps());
+    std::env::var_os("FLOW_SERVERS").is_none() && models.values().any(sleeps)
+}
+
 /// The servers of each model that has some, once the ones that this process starts answer.
 pub fn connect(
     models: &BTreeMap<String, ModelSettings>,
@@ -31,7 +38,7 @@ pub fn connect(
             let own = starting.get_mut(name).map(|servers| servers.ready(settings)).transpose()?;
             let own = own.as_ref().unwrap_or(settings);
             let servers = GenerationServer::new(name, own, tokenizer.clone(), *sizes, pulse.clone())?;
-            served.insert(name.clone(), servers.sleeping(settings.sleeps()));
+            served.insert(name.clone(), servers.sleeping(sleep(models) && settings.sleeps()));
         }
     }
     apart(&served, models)?;

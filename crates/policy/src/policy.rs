@@ -1,4 +1,4 @@
-//! The handle on a run's models: who holds it asks by a model's name, and need not know who computes it.
+//! The handle on a run's models: it is asked by a model's name, whichever process or server computes it.
 
 use crate::backend::At;
 use crate::state::PolicyState;
@@ -39,7 +39,7 @@ struct ModelHandle {
     tokenizer: Arc<Tokenizer>,
     /// Which weights act, where this process has them and `act` can say so.
     act: Option<Act>,
-    /// Who generates for it, where it isn't the policy thread: its callers wait for servers, not for that thread.
+    /// The servers that generate for it, if some do: callers wait for them, not for the policy thread.
     generator: Option<Box<dyn Generator>>,
 }
 
@@ -60,7 +60,8 @@ impl Policy {
             }
         }
         let mut starting = generators::start(models)?;
-        let Started { thread, facts, device } = PolicyThread::start(models, words, seed, hardware.into())?;
+        let Started { thread, facts, device } =
+            PolicyThread::start(models, words, seed, Hardware { yields: generators::sleep(models), ..hardware.into() })?;
         let mut served = generators::connect(models, &facts, &mut starting, &thread.pulse)?;
         for (name, facts) in facts {
             let generator = served.remove(&name).map(|served| Box::new(served) as Box<dyn Generator>);

@@ -1,4 +1,4 @@
-//! Who generates for a model outside the process that has its weights.
+//! Servers that generate for a model, in place of the process that has its weights.
 
 use crate::exported::Exported;
 use crate::rest::Asleep;

@@ -228,12 +228,11 @@ impl Replica {
 
     /// Has it give the memory of its GPU away, where it can.
     pub fn sleep(&self) {
-        match self.server.load(SLEEP, &json!({})) {
-            Ok(()) => self.asleep.store(true, Relaxed),
-            Err(error) if self.present() => {
-                eprintln!("warning: the server {} keeps its memory: {}", self.server.host(), printable(&error.text()));
-            }
-            Err(_) => {}
+        let slept = self.server.load(SLEEP, &json!({}));
+        // One whose answer was lost may sleep; one that refuses doesn't, and one that is awake takes no harm of waking up.
+        self.asleep.store(!matches!(slept, Err(ServerError::Refused(_))), Relaxed);
+        if let Some(error) = slept.err().filter(|_| self.present()) {
+            eprintln!("warning: the server {} may keep its memory: {}", self.server.host(), printable(&error.text()));
         }
     }
 

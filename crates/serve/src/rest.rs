@@ -25,15 +25,16 @@ impl Rest {
 
     /// Has servers awake. One that doesn't wake up is left out.
     pub fn awake(&self, replicas: &[Replica]) -> Awake<'_> {
-        let awake = self.0.read();
-        if !*awake {
-            return awake;
+        loop {
+            let awake = self.0.read();
+            if !*awake {
+                return awake;
+            }
+            drop(awake);
+            let mut asleep = self.0.write();
+            if std::mem::take(&mut *asleep) {
+                replicas.iter().for_each(|replica| replica.wake().unwrap_or_else(|why| replica.leave_out(why)));
+            }
         }
-        drop(awake);
-        let mut asleep = self.0.write();
-        if std::mem::take(&mut *asleep) {
-            replicas.iter().for_each(|replica| replica.wake().unwrap_or_else(|why| replica.leave_out(why)));
-        }
-        RwLockWriteGuard::downgrade(asleep)
     }
 }

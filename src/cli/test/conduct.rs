@@ -41,7 +41,7 @@ pub fn conduct(pipeline: &Pipeline, test: &Test, catalog: &Catalog) -> Result<Ve
     // A new model's words come from all that the pipeline plays, whichever part of it runs; one thread, so that the
     // bits are the same on every machine of a kind.
     let whole = Pipeline { models: part.models.clone(), ..pipeline.clone() };
-    let policy = models::start(&whole, Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None }, &Default::default())?;
+    let policy = models::start(&whole, Hardware { threads: 1, device: DeviceChoice::Cpu, ..Default::default() }, &Default::default())?;
     let sink = Sink::of(expecting);
     let plan = Plan::new(part, ops::find, ops::adds);
     run(Plan { updates: ops::updates(&plan.pipeline), feeds, policy, sink: Some(sink.clone()), ..plan })?;

@@ -48,6 +48,9 @@ fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, St
     if sglang && serve.tempered {
         return Some(("`tempered` is of vLLM: SGLang's log-probabilities are at the sampling temperature".into(), "leave it out".into()));
     }
+    if serve.sleeps() && model["train"]["tinker"].is_string() {
+        return Some((format!("`{name}` learns on another server, so its vLLM has no reason to sleep"), "leave `sleep` out".into()));
+    }
     if !serve.receivers.is_empty() && serve.receivers.len() != addresses.len() {
         let (receivers, servers) = (serve.receivers.len(), addresses.len());
         let message = format!("`{name}` names {receivers} receivers for {servers} servers");
@@ -59,6 +62,17 @@ fn fault(name: &str, model: &Value, serve: &ServeSettings) -> Option<(String, St
         return Some((message, "leave `serve` out".into()));
     }
     None
+}
+
+/// That libtorch learns while servers sleep.
+pub fn note(model: &str, pipeline: &Pipeline) -> Option<String> {
+    let model = pipeline.models.get(model).filter(|model| !model["train"].is_object())?;
+    let sleeps = ServeSettings::deserialize(&model["serve"]).is_ok_and(|serve| serve.sleeps());
+    sleeps.then(|| {
+        "its servers sleep during an update, but libtorch keeps the memory that it has taken of a GPU: with `train: { torchrun: 1 }` the trainer \
+         gives it back"
+            .into()
+    })
 }
 
 /// A `node` whose servers return log-probabilities of another distribution than the update computes.

@@ -1,4 +1,4 @@
-//! A model of a run, wherever it computes: the trait [`Model`], and the table of those who implement it. Nothing else
+//! A model of a run, wherever it computes: the trait [`Model`], and the table of its implementations. Nothing else
 //! asks which one computes. What a model can't do its default refuses in words.
 
 #[cfg(feature = "torch")]

@@ -9,7 +9,6 @@ use super::{At, Learnt, Model, Opening, Others};
 use crate::model::Net;
 use crate::trainer::{TrainedModel, TrainerWeights};
 use crate::update::tracer::Tracer;
-use crate::DeviceChoice;
 use flow_model::{
     ChoiceScores, Example, GenerationOutput, LoadModel, ModelFault, ModelSettings, Objective, Peers, PolicyError, Request, Result,
     Sampling, SharedModel, Sizes, TrainSettings, UpdateReport, UpdateSettings,
@@ -33,8 +32,7 @@ pub fn open(name: &str, settings: &ModelSettings, opening: &Opening) -> Result<O
     // What a critic is asked the trainer answers: it has no second copy here.
     let plays = load.serve.is_none() && !flow_checkpoint::opened::critic(load)?;
     let local = plays.then(|| LocalModel::new(name, settings, opening)).transpose()?;
-    let cpu = opening.hardware.device == DeviceChoice::Cpu;
-    let trained = TrainedModel::open(name, load, &train, local.as_ref().map(LocalModel::twin).as_ref(), opening.seed, cpu)?;
+    let trained = TrainedModel::open(name, load, &train, local.as_ref().map(LocalModel::twin).as_ref(), opening.seed, opening.hardware)?;
     Ok(Some(Box::new(TrainerModel { trained, local })))
 }
 

@@ -59,7 +59,7 @@ fn a_server_answers_as_a_model_here_would() {
         "presence_penalty": 0.0, "frequency_penalty": 0.0, "top_k": 3, "min_p": 0.0, "repetition_penalty": 1.0, "repeat_penalty": 1.0 });
     assert_eq!(body, expected);
     let refused = policy.update("actor", vec![], &UpdateSettings::default()).unwrap_err().to_string();
-    assert!(refused.contains("a server runs it, which answers and does nothing else with it"), "{refused}");
+    assert!(refused.contains("a server has its weights, and only answers"), "{refused}");
 }
 
 /// OpenAI's own API refuses settings that it doesn't have: neutral ones are left out from then on, and any other is

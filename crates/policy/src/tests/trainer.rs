@@ -12,6 +12,8 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tch::Tensor;
 
+const ON_CPU: Hardware = Hardware { threads: 1, device: DeviceChoice::Cpu, ranks: None, yields: false };
+
 fn train(settings: TrainSettings, own: &LoadModel) -> ModelSettings {
     ModelSettings::Load(LoadModel { train: Some(Box::new(settings)), ..own.clone() })
 }
@@ -333,7 +335,7 @@ fn a_step_waits_for_a_trainer_twice() {
     let figures: &'static str = format!("{{}}\n{{\"bytes\": 24}}\n{}", "\0".repeat(24)).leak();
     let answers = |last| vec!["{\"protocol\": 1}\n", opened, "", figures, "", last];
     let learn = |last| {
-        let model = TrainedModel::open("actor", &own, &trainer(answers(last)), None, 3, true).unwrap();
+        let model = TrainedModel::open("actor", &own, &trainer(answers(last)), None, 3, &ON_CPU).unwrap();
         let row = Example { prompt: vec![5, 6], response: vec![7, 8], logprobs: vec![-1.0; 2], advantage: 1.0, ..Default::default() };
         model.learn(&[row], &UpdateSettings::default(), None).map(|(_, report)| report.grad_norm)
     };
@@ -349,7 +351,7 @@ fn a_trainer_without_entropies_leaves_out_what_follows_from_them() {
     let opened = "{\"context\": 256, \"width\": 32, \"entropy\": false}\n";
     let figures = "{\"bytes\": 8}\n\0\0\0\0\0\0\0\0";
     let answers = vec!["{\"protocol\": 1}\n", opened, "{}\n", figures, "{}\n", "{\"finite\": true, \"grad_norm\": 2.0}\n"];
-    let model = TrainedModel::open("actor", &own, &trainer(answers), None, 3, true).unwrap();
+    let model = TrainedModel::open("actor", &own, &trainer(answers), None, 3, &ON_CPU).unwrap();
     let row = Example { prompt: vec![5, 6], response: vec![7, 8], logprobs: vec![-1.0; 2], advantage: 1.0, ..Default::default() };
     let (_, report) = model.learn(&[row], &UpdateSettings::default(), None).unwrap();
     assert!(report.entropy.is_nan() && report.rows[0].logit_grad.is_nan() && report.tokens_of[0].entropies.iter().all(|h| h.is_nan()));
@@ -401,11 +403,12 @@ fn a_trainer_that_was_killed_goes_on_from_the_saved_version() {
         let rank = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", before[1])).unwrap();
         let rank = rustix::process::Pid::from_raw(rank.split_whitespace().last().unwrap().parse().unwrap()).unwrap();
         rustix::process::kill_process(rank, rustix::process::Signal::KILL).unwrap();
+        // The second time the next update comes before anybody has looked.
         let end = Instant::now() + Duration::from_secs(120);
-        while (torchruns().len() < 2 || torchruns() == before) && Instant::now() < end {
+        while version == 0 && (torchruns().len() < 2 || torchruns() == before) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(100));
         }
-        assert!(policies[1].pulse().fault().is_none() && torchruns() != before);
+        assert!(policies[1].pulse().fault().is_none() && (version == 1 || torchruns() != before));
     }
     for policy in &policies {
         policy.update("actor", rows.clone(), &settings).unwrap();
@@ -424,7 +427,7 @@ fn the_tokens_that_a_trainer_reads_are_counted() {
     let step = "{\"finite\": true, \"grad_norm\": 1.0}\n";
     let once = || vec!["{}\n", figures, "{}\n", step];
     let answers = [vec!["{\"protocol\": 1}\n", opened], once(), once()].concat();
-    let model = TrainedModel::open("actor", &own, &trainer(answers), None, 3, true).unwrap();
+    let model = TrainedModel::open("actor", &own, &trainer(answers), None, 3, &ON_CPU).unwrap();
     let row = |prompt: &[u32], response: &[u32]| Example {
         prompt: prompt.into(),
         response: response.into(),

@@ -26,6 +26,8 @@ pub struct Connection {
     pending: Vec<String>,
     /// What it says of itself, such as its versions and how many ranks it has.
     pub hello: Value,
+    /// Whether it ended in a request, with which nothing came back.
+    pub ended: bool,
 }
 
 /// Why there is no answer.
@@ -62,8 +64,15 @@ impl Connection {
             stream.set_write_timeout(Some(timeout))
         };
         set().map_err(|e| fault(e.to_string()))?;
-        let mut own =
-            Connection { model: model.into(), stream: BufReader::new(stream), processes, timeout, pending: vec![], hello: Value::Null };
+        let mut own = Connection {
+            model: model.into(),
+            stream: BufReader::new(stream),
+            processes,
+            timeout,
+            pending: vec![],
+            hello: Value::Null,
+            ended: false,
+        };
         own.hello = own.ask(json!({ "request": "hello", "protocol": PROTOCOL }), &[], 0)?.0;
         match own.hello["protocol"].as_u64() {
             Some(PROTOCOL) => Ok(own),
@@ -165,6 +174,7 @@ impl Connection {
     /// The error of a request that has no answer. Nothing more is asked of this trainer, and what is left of it ends.
     fn failed(&mut self, request: &str, silence: Silence) -> PolicyError {
         let _ = self.stream.get_mut().shutdown(std::net::Shutdown::Both);
+        self.ended = matches!(silence, Silence::Ended);
         let mut what = match &silence {
             Silence::Late => format!("it did not answer `{request}` in {} seconds (`timeout` of `train`)", self.timeout.as_secs_f64()),
             Silence::Ended if request.is_empty() => "it ended while it was asked nothing".into(),

@@ -64,9 +64,20 @@ impl TrainedModel {
     /// As an update that is computed here, and if the trainer fails. After the first step its weights are those of no
     /// version until [`TrainedModel::adopt`].
     pub fn learn(&self, rows: &[Example], settings: &UpdateSettings, reference: Option<&dyn Tracer>) -> Result<(bool, UpdateReport)> {
-        let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true, measured: BTreeMap::new() };
         let version = self.newest();
-        let (learnt, report) = update(&self.name, &mut learner, rows, settings, mix(self.seed, version + 1))?;
+        let once = || {
+            let mut learner = TrainerLearner { weights: self.weights()?, reference, finite: true, measured: BTreeMap::new() };
+            update(&self.name, &mut learner, rows, settings, mix(self.seed, version + 1))
+        };
+        let (learnt, report) = once().or_else(|why| {
+            // Before its first step a trainer that ends has changed nothing: it is started again, as between two updates.
+            let again = !self.learning.get() && self.link.borrow().ended() && self.watch().is_ok();
+            if again {
+                once()
+            } else {
+                Err(why)
+            }
+        })?;
         Ok((learnt, UpdateReport { version, ..report }))
     }
 }

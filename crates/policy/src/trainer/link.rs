@@ -58,6 +58,11 @@ impl Link {
         self.connection()?.tell(request, payload)
     }
 
+    /// Whether the trainer ended in the last request.
+    pub fn ended(&self) -> bool {
+        matches!(self, Link::Open(connection) if connection.ended)
+    }
+
     fn connection(&mut self) -> Result<&mut Connection> {
         if let Link::Opening(opened) = self {
             let opened = opened.recv().unwrap_or(Err(PolicyError::Gone));

@@ -14,6 +14,7 @@ mod process;
 pub use learner::TrainerWeights;
 
 use crate::limits::RowLimits;
+use crate::{DeviceChoice, Hardware};
 use flow_checkpoint::opened::{critic, places, unfit, Places};
 use flow_checkpoint::saved::TrainingProgress;
 use flow_checkpoint::stored;
@@ -110,7 +111,14 @@ impl TrainedModel {
     ///
     /// # Errors
     /// If there is no trainer, or it can't open the model.
-    pub fn open(name: &str, load: &LoadModel, train: &TrainSettings, local: Option<&Twin>, seed: u64, cpu: bool) -> Result<TrainedModel> {
+    pub fn open(
+        name: &str,
+        load: &LoadModel,
+        train: &TrainSettings,
+        local: Option<&Twin>,
+        seed: u64,
+        hardware: &Hardware,
+    ) -> Result<TrainedModel> {
         if let Some((_, why)) = unfit(load)? {
             return Err(PolicyError::model(name, ModelFault::Train { why: why.into() }));
         }
@@ -139,12 +147,13 @@ impl TrainedModel {
             "layout": train.layout,
             "tokens": train.tokens,
             "memory": train.memory,
-            "yields": load.serve.as_ref().is_some_and(|serve| serve.sleeps()),
+            "yields": hardware.yields,
             "seed": seed >> 1,
             "head": if critic { "value" } else { "language" },
             "vocabulary": tokenizer.vocab_size(),
             "named": train.named,
         });
+        let cpu = hardware.device == DeviceChoice::Cpu;
         let opening = Opening { model: name.into(), settings: train.clone(), cpu, ask };
         let (connection, opened) = opening.open()?;
         let number = |field: &str| opened[field].as_u64().map(|number| number as usize);
