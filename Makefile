@@ -147,7 +147,7 @@ conformance: build .venv-conformance/made-from
 bench: build
 	scripts/bench.sh
 
-# Decoding and training on a GPU, beside transformers and as a share of what the card can do (benches/gpu.py). ARGS="--shapes 0.5b" measures one size.
+# Decoding and training on a GPU, beside transformers and as a share of what it can do (benches/gpu.py). ARGS="--shapes 0.5b" measures one size.
 bench-gpu: $(FETCH) .venv-parity/made-from
 	.venv-parity/bin/python benches/gpu.py $(ARGS)
 
@@ -251,13 +251,13 @@ network: build
 faults: build
 	python3 tests/soak/faults.py
 
-# SmolLM2 learns while two vLLM servers on this processor generate, and servers that are killed, hold another model or adapter, or stand still. Half an hour;
+# SmolLM2 learns while two vLLM servers on this CPU generate, and servers that are killed, hold another model or adapter, or stand still. Half an hour;
 # ARGS="killed stalled" does some.
 servers: build .venv-vllm/made-from
 	target/release/flow model fetch smollm2-135m-instruct
 	python3 tests/soak/servers.py $(ARGS)
 
-# A vLLM that runs on a processor: some 6 GB.
+# A vLLM that runs on a CPU: some 6 GB.
 .venv-vllm/made-from: scripts/get-vllm.sh
 	rm -rf .venv-vllm && scripts/get-vllm.sh .venv-vllm
 	cp scripts/get-vllm.sh $@

@@ -1,8 +1,8 @@
 """A GPU's decoding and training by flow and by transformers, for models of three sizes with random weights, and what share that is of
-what the card can do: of its bandwidth when decoding, of its matrix rate when training. The card is measured in the same run.
+what it can do: of its bandwidth when decoding, of its matrix rate when training. The GPU is measured in the same run.
 
     make bench-gpu                      ARGS="--shapes 0.5b --folder /tmp/models" for some, elsewhere
-    python benches/gpu.py --shapes nano   a tiny one, also on a processor: to see that everything works
+    python benches/gpu.py --shapes nano   a tiny one, also on a CPU: to see that everything works
 """
 
 import argparse
@@ -27,7 +27,7 @@ SHAPES = {
     "135m": (576, 30, 9, 3, 1536, 49_152, True),
     "7b": (3584, 28, 28, 4, 18_944, 152_064, False),
 }
-CARD = torch.cuda.is_available()
+GPU = torch.cuda.is_available()
 
 
 def made(folder, shape):
@@ -39,7 +39,7 @@ def made(folder, shape):
         hidden_size=width, num_hidden_layers=blocks, num_attention_heads=heads, num_key_value_heads=kv_heads, intermediate_size=hidden,
         vocab_size=vocab, tie_word_embeddings=tied, max_position_embeddings=4096, eos_token_id=0, bos_token_id=None, dtype="bfloat16")
     torch.manual_seed(1)
-    with torch.device("cuda" if CARD else "cpu"):
+    with torch.device("cuda" if GPU else "cpu"):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.save_pretrained(folder)
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
@@ -64,21 +64,21 @@ def parameters(shape):
 def rate(work, of):
     """`of` a second, from the quickest of ten."""
     def seconds():
-        if CARD:
+        if GPU:
             torch.cuda.synchronize()
         start = time.perf_counter()
         work()
-        if CARD:
+        if GPU:
             torch.cuda.synchronize()
         return time.perf_counter() - start
     return of / min([seconds() for _ in range(12)][2:])
 
 
-def card():
+def device_rates():
     """Bytes and bf16 operations a second."""
-    device = "cuda" if CARD else "cpu"
-    size = 8192 if CARD else 1024
-    left = torch.randn(2**31 if CARD else 2**24, dtype=torch.bfloat16, device=device)
+    device = "cuda" if GPU else "cpu"
+    size = 8192 if GPU else 1024
+    left = torch.randn(2**31 if GPU else 2**24, dtype=torch.bfloat16, device=device)
     right = torch.empty_like(left)
     bandwidth = rate(lambda: right.copy_(left), 2 * 2 * left.numel())
     del left, right
@@ -87,14 +87,14 @@ def card():
 
 
 class Watch(threading.Thread):
-    """The most memory of the card that has been in use, by whomever."""
+    """The most memory of the GPU that has been in use, by whomever."""
 
     def __init__(self):
         super().__init__(daemon=True)
         self.most, self.over = 0, threading.Event()
 
     def run(self):
-        while CARD and not self.over.wait(0.05):
+        while GPU and not self.over.wait(0.05):
             free, all_of_it = torch.cuda.mem_get_info()
             self.most = max(self.most, all_of_it - free)
 
@@ -105,10 +105,10 @@ class Watch(threading.Thread):
 
 
 def measured(folder, peer, *cases):
-    """What `cargo bench --bench model` says of these cases, and the most memory of the card meanwhile."""
-    env = {**os.environ, "FLOW_MODEL": str(folder), "BENCH_DTYPE": "bf16", "BENCH_SCALE": "card", "BENCH_RUNS": os.environ.get("BENCH_RUNS", "3"),
+    """What `cargo bench --bench model` says of these cases, and the most memory of the GPU meanwhile."""
+    env = {**os.environ, "FLOW_MODEL": str(folder), "BENCH_DTYPE": "bf16", "BENCH_SCALE": "gpu", "BENCH_RUNS": os.environ.get("BENCH_RUNS", "3"),
            "BENCH_PYTHON": sys.executable if peer else "/none"}
-    if CARD:
+    if GPU:
         # The libtorch that PyPI's torch brings along knows CUDA.
         env["LD_LIBRARY_PATH"] = f"{Path(torch.__file__).parent / 'lib'}:{env.get('LD_LIBRARY_PATH', '')}"
     watch = Watch()
@@ -133,15 +133,15 @@ def main():
     unknown = [shape for shape in asked.shapes.split(",") if shape not in SHAPES]
     if unknown:
         sys.exit(f"no shape is called {unknown[0]}: there are {', '.join(SHAPES)}")
-    if not CARD and asked.shapes != "nano":
-        sys.exit("torch finds no GPU here: `--shapes nano` tries everything on the processor")
-    bandwidth, operations = card()
-    name = torch.cuda.get_device_name() if CARD else "the processor"
+    if not GPU and asked.shapes != "nano":
+        sys.exit("torch finds no GPU here: `--shapes nano` tries everything on the CPU")
+    bandwidth, operations = device_rates()
+    name = torch.cuda.get_device_name() if GPU else "the CPU"
     print(f"{name}: {bandwidth / 1e9:,.0f} GB/s, {operations / 1e12:,.2f} Tflop/s in bf16", flush=True)
     rows = []
     for which in asked.shapes.split(","):
         folder = made(asked.folder / which, SHAPES[which])
-        if CARD:
+        if GPU:
             torch.cuda.empty_cache()
         weights, passed = parameters(SHAPES[which])
         found, _ = measured(folder, True, *asked.cases)
@@ -153,11 +153,11 @@ def main():
                 # Forward, and backward through what is frozen: two operations a weight and token each; adapters are small.
                 share = lambda tokens: tokens * 4 * passed / operations
             rows.append((which, case["case"], case["ours"], share(case["ours"]), case["peer"], share(case["peer"]), case["ratio"]))
-        if CARD and any("training" in case for case in asked.cases):
+        if GPU and any("training" in case for case in asked.cases):
             base = torch.cuda.mem_get_info()
             _, most = measured(folder, False, "training")
-            print(f"{which}: a training step took {(most - (base[1] - base[0])) / 1e9:.1f} GB of the card ({weights / 1e9:.2f} billion weights)", flush=True)
-    print("\n| model | case | flow, tokens/s | share of the card | transformers | share of the card | ratio |")
+            print(f"{which}: a training step took {(most - (base[1] - base[0])) / 1e9:.1f} GB of the GPU ({weights / 1e9:.2f} billion weights)", flush=True)
+    print("\n| model | case | flow, tokens/s | share of the GPU | transformers | share of the GPU | ratio |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for which, case, ours, share, peer, peers, ratio in rows:
         print(f"| {which} | {case} | {ours:,.0f} | {share:.0%} | {peer:,.0f} | {peers:.0%} | {ratio:.2f} |")

@@ -4,9 +4,9 @@
     .venv-parity/bin/python benches/model_small.py models/llama-3m
     .venv-parity/bin/python benches/grpo.py models/llama-3m
 
-The world is MineSweeper, of which one turn is played with free text: a model of random weights says nothing that opens a cell, so every reward is the
+The environment is MineSweeper, of which one turn is played with free text: a model of random weights says nothing that opens a cell, so every reward is the
 same and every advantage 0, which changes nothing of what is computed. The prompts that TRL gets are those that `flow` has logged. All weights are
-learnt, in f32, on one thread. Seconds are those of the processor; with `--clock wall` those of the clock. What comes before the first iteration and in
+learnt, in f32, on one thread. Seconds are those of the CPU; with `--clock wall` those of the clock. What comes before the first iteration and in
 it isn't counted: of `flow` two runs are taken from one another, of TRL the first step is left out.
 
 With `--beside own` or `--beside f32` the peer is `flow` itself: the same adapters on a base in f32, by libtorch or row by row. Playing and learning

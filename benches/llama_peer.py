@@ -1,9 +1,9 @@
-"""llama.cpp's server, built for this very processor, in place of transformers in `cargo bench --bench model`:
+"""llama.cpp's server, built for this very CPU, in place of transformers in `cargo bench --bench model`:
 
     scripts/get-llama.sh
     BENCH_PEER=llama_peer.py BENCH_PYTHON=.venv-llama/bin/python BENCH_CLOCK=cpu cargo bench --bench model -- prefill decode
 
-All prompts of a case are asked at once, over HTTP; the processor's seconds are those of the server. LLAMA_SERVER names another server than that of
+All prompts of a case are asked at once, over HTTP; the CPU's seconds are those of the server. LLAMA_SERVER names another server than that of
 .venv-llama. The server reads LLAMA_MODEL, a GGUF file; another quantisation of one is made by
 
     .venv-parity/bin/python benches/llama_peer.py FROM.gguf Q8_0 TO.gguf
@@ -78,7 +78,7 @@ class Server:
         return self.log.read()
 
     def seconds(self):
-        """Of the processor, user's and system's, so far."""
+        """Of the CPU, user's and system's, so far."""
         fields = open(f"/proc/{self.child.pid}/stat").read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -93,12 +93,12 @@ class Server:
 
 
 def native(said):
-    """What the server says of the processor; the benchmark ends if it was built for a lesser one."""
+    """What the server says of the CPU; the benchmark ends if it was built for a lesser one."""
     info = next((line for line in said.splitlines() if "system_info" in line), "")
     flags = open("/proc/cpuinfo").read()
     for flag, name in (("avx2", "AVX2"), ("avx512f", "AVX512"), ("avx512_vnni", "AVX512_VNNI"), ("amx_int8", "AMX_INT8")):
         if f" {flag} " in flags and f"{name} = 1" not in info:
-            sys.exit(f"this llama.cpp was built without the {name} of this processor: scripts/get-llama.sh builds it natively ({info.strip()})")
+            sys.exit(f"this llama.cpp was built without the {name} of this CPU: scripts/get-llama.sh builds it natively ({info.strip()})")
     return info.partition("|")[2].strip()
 
 

@@ -8,7 +8,7 @@
 //! as well, one thread each and `BENCH_CLOCK=cpu`, the seconds of the CPU in place of the clock's, say most.
 //! `BENCH_DTYPE=bf16` computes both sides in bf16, `BENCH_BASE=int8` keeps the base of our side in 8 bits, `f32`
 //! computes it row by row: then what writes has an adapter, too. `BENCH_ACT=int8` or `f32` has what writes act row by
-//! row, of a model that is trained whole; and `BENCH_SCALE=card` measures sizes that keep a GPU busy (benches/gpu.py
+//! row, of a model that is trained whole; and `BENCH_SCALE=gpu` measures sizes that keep a GPU busy (benches/gpu.py
 //! does that for models of three sizes). `BENCH_PEER=llama_peer.py` measures against llama.cpp, in the cases that don't
 //! learn.
 //!
@@ -35,7 +35,7 @@ const SAMPLES: usize = 8;
 /// Rows that are in memory at a time when a model learns.
 const MICRO_BATCH: usize = 16;
 
-/// Sizes that keep a CPU, or a card, busy.
+/// Sizes that keep a CPU, or a GPU, busy.
 struct Scale {
     /// How many answers are written at a time.
     batches: &'static [usize],
@@ -43,8 +43,8 @@ struct Scale {
     learnt: [(usize, usize); 2],
 }
 
-const PROCESSOR: Scale = Scale { batches: &[1, 8, 32, 128], learnt: [(32, 96), (32, 160)] };
-const CARD: Scale = Scale { batches: &[1, 16, 64, 256], learnt: [(32, 1024), (64, 1024)] };
+const CPU: Scale = Scale { batches: &[1, 8, 32, 128], learnt: [(32, 96), (32, 160)] };
+const GPU: Scale = Scale { batches: &[1, 16, 64, 256], learnt: [(32, 1024), (64, 1024)] };
 /// So hot that hardly any answer ends early.
 const TEMPERATURE: f64 = 3.0;
 
@@ -116,7 +116,7 @@ fn long_cases() -> Vec<Case> {
 
 fn main() -> Result<(), Failed> {
     let set = |name: &str| std::env::var(name).unwrap_or_default();
-    let scale = if set("BENCH_SCALE") == "card" { CARD } else { PROCESSOR };
+    let scale = if set("BENCH_SCALE") == "gpu" { GPU } else { CPU };
     // What cargo adds of its own begins with dashes.
     let filters: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let named = |name: &str| filters.iter().any(|part| name.contains(part.as_str()));

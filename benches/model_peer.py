@@ -1,7 +1,7 @@
 """The other side of `cargo bench --bench model`: transformers and PEFT reading the same folder, driven over standard input.
 
 A line names a case, a number of rows, the tokens of a prompt, those that are written, and how many rows share a prompt; the answer is seconds
-for all of it, of the processor where BENCH_CLOCK is `cpu`.
+for all of it, of the CPU where BENCH_CLOCK is `cpu`.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
     python3 benches/reach.py [TOKENS...]      prompts of 1000 and 30000 tokens unless given
 
-Four servers that answer at once with 300 tokens stand in for vLLM, for this measurement alone. They share the processors with flow, and their own seconds are
+Four servers that answer at once with 300 tokens stand in for vLLM, for this measurement alone. They share the CPUs with flow, and their own seconds are
 taken off in the last column. The model is random and small, with SmolLM2's tokenizer: it proves the servers, and computes nothing else. Needs `make build` and
 `flow model fetch smollm2-135m-instruct`. PROCESSES=2 plays in two processes of flow.
 """
@@ -148,7 +148,7 @@ def main():
             print(
                 f"prompts of {row['read'] / row['rows']:.0f} tokens: {rate['rows']:.0f} rows, {rate['read']:.0f} tokens read and {rate['written']:.0f} written a second; "
                 f"log {size / row['rows'] / 1000:.1f} kB a row, {size / seconds * 3600 / 1e9:.1f} GB an hour; "
-                f"{seconds:.1f} s, {cpu:.1f} s of flow's and {servers:.1f} s of the servers' processors"
+                f"{seconds:.1f} s, {cpu:.1f} s of flow's and {servers:.1f} s of the servers' CPUs"
             )
     print(load())
 

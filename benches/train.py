@@ -20,8 +20,8 @@ SHAPES = {
     "25m": dict(hidden_size=384, intermediate_size=1024, num_hidden_layers=8, num_attention_heads=6, num_key_value_heads=2, vocab_size=16384),
     "0.5b": dict(hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2, vocab_size=151936),
 }
-CARDS = torch.cuda.device_count()
-DEVICE, DTYPE = ("cuda", torch.bfloat16) if CARDS else ("cpu", torch.float32)
+GPUS = torch.cuda.device_count()
+DEVICE, DTYPE = ("cuda", torch.bfloat16) if GPUS else ("cpu", torch.float32)
 
 
 def rows(count, prompt, response):
@@ -71,7 +71,7 @@ def plain(base, adapter, batch, own):
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if CARDS:
+        if GPUS:
             torch.cuda.synchronize()
         print(json.dumps([time.perf_counter() - begun, peak(os.getpid())]), flush=True)
 
@@ -139,7 +139,7 @@ def main():
         net = LlamaForCausalLM(LlamaConfig(**sizes, max_position_embeddings=2048))
         net.save_pretrained(folder / "base")
         get_peft_model(net, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")).save_pretrained(folder / "adapter")
-        print(f"{sum(p.numel() for p in net.parameters()) / 1e6:.0f}M parameters, {tokens} tokens a step, {torch.cuda.get_device_name() if CARDS else f'{threads} threads'}, load {os.getloadavg()[0]:.1f}")
+        print(f"{sum(p.numel() for p in net.parameters()) / 1e6:.0f}M parameters, {tokens} tokens a step, {torch.cuda.get_device_name() if GPUS else f'{threads} threads'}, load {os.getloadavg()[0]:.1f}")
         words = [f"--{name}={getattr(arguments, name)}" for name in ("rows", "prompt", "response", "batch")]
         for what, adapter in [("whole", None), ("an adapter", folder / "adapter")]:
             sides = {"plain": Plain(folder / "base", adapter, words), "flow_train": Elsewhere(1, folder / "base", adapter, arguments.batch, own, sizes["vocab_size"], threads)}
@@ -155,7 +155,7 @@ def main():
             print(f"{what}: plain {speed['plain']:.0f} tokens/s and {memory['plain'] / 1e6:.0f} MB; flow_train {speed['flow_train']:.0f} and {memory['flow_train'] / 1e6:.0f} MB")
             print(f"  ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), memory {memory['flow_train'] / memory['plain']:.2f}, load {os.getloadavg()[0]:.1f}")
             # A GPU is one process's own.
-            for ranks in (1, 2) if CARDS != 1 else (1,):
+            for ranks in (1, 2) if GPUS != 1 else (1,):
                 side = Elsewhere(ranks, folder / "base", adapter, arguments.batch, own, sizes["vocab_size"], threads)
                 took = statistics.median(side.step()[0] for _ in range(3))
                 print(f"  {ranks} ranks: each holds {side.opened['here']} of {side.opened['trained']} trained parameters; {tokens / took:.0f} tokens/s, peak {side.step()[1] / 1e6:.0f} MB a rank")

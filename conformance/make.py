@@ -465,7 +465,7 @@ def texts():
 
 
 def same(a, b):
-    """Whether two values of JSON are the same, numbers up to the last digits: exp and log differ there between processors."""
+    """Whether two values of JSON are the same, numbers up to the last digits: exp and log differ there between CPUs."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):

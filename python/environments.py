@@ -56,7 +56,7 @@ WORLDS = [
 
 
 def environment(name):
-    """The Python of a world's virtual environment, made from its pinned requirements if it isn't there."""
+    """The Python of an adapter's virtual environment, made from its pinned requirements if it isn't there."""
     folder = ROOT / f".venv-{name}"
     python = folder / "bin" / "python"
     if not python.exists():

@@ -1,4 +1,4 @@
-"""How fast worlds are played through `flow run`, with one process and with two, and in a bare Python loop over the same package: the
+"""How fast environments are played through `flow run`, with one process and with two, and in a bare Python loop over the same package: the
 same episodes with the same actions. Bare loop, one process, two processes, and so on in turn, so that what else the machine does falls
 on all three alike; the table in docs/environments-played.md has the medians of each and of the ratios within a round, and how far they spread.
 
@@ -6,7 +6,7 @@ on all three alike; the table in docs/environments-played.md has the medians of 
     python3 python/speed.py [NAME...]      ROUNDS=9 takes nine rounds instead of five
 
 The bare loop makes the calls into the package that the adapter makes, admissible actions left out as an expert's rollout leaves them
-out, and ScienceWorld's gold paths made once a task. Gymnasium's worlds have no expert, so there a small policy plays, and its own time is
+out, and ScienceWorld's gold paths made once a task. Gymnasium's environments have no expert, so there a small policy plays, and its own time is
 taken off. Training takes hours, and a JVM compiles most as it begins: all three play the episodes of the first iterations before their
 time is taken.
 """

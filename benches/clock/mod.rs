@@ -6,13 +6,13 @@ use std::time::Instant;
 /// Seconds since a moment: of the clock, or those that this process spent on CPUs.
 pub enum Clock {
     Wall(Instant),
-    Processor(f64),
+    Cpu(f64),
 }
 
 impl Clock {
     pub fn start() -> Clock {
         match std::env::var("BENCH_CLOCK").as_deref() {
-            Ok("cpu") => Clock::Processor(Clock::spent()),
+            Ok("cpu") => Clock::Cpu(Clock::spent()),
             _ => Clock::Wall(Instant::now()),
         }
     }
@@ -20,7 +20,7 @@ impl Clock {
     pub fn seconds(&self) -> f64 {
         match self {
             Clock::Wall(start) => start.elapsed().as_secs_f64(),
-            Clock::Processor(start) => Clock::spent() - start,
+            Clock::Cpu(start) => Clock::spent() - start,
         }
     }
 

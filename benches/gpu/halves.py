@@ -5,7 +5,7 @@ import json, os, pathlib, socket, subprocess, sys, time, urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benches")]
-CARD = os.path.exists("/dev/nvidia0")
+GPU = os.path.exists("/dev/nvidia0")
 FLOW = os.environ.get("FLOW", "flow")
 VLLM = os.environ.get("FLOW_VLLM_PYTHON", "/tmp/vllm-python")
 # Beside those of benches/gpu.py: one that vLLM computes on a CPU, and Qwen2.5's larger ones.
@@ -58,7 +58,7 @@ def model(folder, name, context):
 
 def pipeline(path, trains, **values):
     text = PIPELINE.replace("TRAIN", f"\n    train: {trains}" if trains else "").replace("WEIGHTS", ", weights: { after: update }" if trains else "")
-    for key, value in {"DTYPE": "bf16" if CARD else "f32", **values}.items():
+    for key, value in {"DTYPE": "bf16" if GPU else "f32", **values}.items():
         text = text.replace(key, str(value))
     path.write_text(text + (UPDATE + "log: [rollout, update]\n" if trains else "log: [rollout]\n"))
     return path
@@ -66,7 +66,7 @@ def pipeline(path, trains, **values):
 
 def run(*words, **options):
     """`flow` with these words; on a GPU where there is one."""
-    words = [FLOW, *map(str, words), *(["--device", "cuda" if CARD else "cpu"] if words[0] in ("run", "resume") else [])]
+    words = [FLOW, *map(str, words), *(["--device", "cuda" if GPU else "cpu"] if words[0] in ("run", "resume") else [])]
     return subprocess.run(words, capture_output=True, text=True, cwd=ROOT, **options)
 
 
@@ -87,7 +87,7 @@ class Vllm:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
-        command = [VLLM, "-m", "flow_train.servers", str(folder), "--port", str(port), "--dtype", "bf16" if CARD else "f32", *words]
+        command = [VLLM, "-m", "flow_train.servers", str(folder), "--port", str(port), "--dtype", "bf16" if GPU else "f32", *words]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
     def __enter__(self):

@@ -32,7 +32,7 @@ def below(pid):
 
 
 def started(out, iterations, *words):
-    command = [halves.FLOW, *words, "--device", "cuda" if halves.CARD else "cpu"]
+    command = [halves.FLOW, *words, "--device", "cuda" if halves.GPU else "cpu"]
     return subprocess.Popen(command, cwd=halves.ROOT, stdout=subprocess.DEVNULL, stderr=open(out.with_suffix(".err"), "a"))
 
 

@@ -16,7 +16,7 @@ class Recorded:
         return {"prompt_ids": [p for p, _ in some], "completion_ids": [r for _, r in some], "logprobs": None}
 
 
-def step_of(base, adapter, rows, group, tokens, rounds, card):
+def step_of(base, adapter, rows, group, tokens, rounds, gpu):
     """The seconds of each optimiser step of all `rows` but the first one. Rewards are alike and advantages 0, which changes nothing of what is computed."""
     from datasets import Dataset
     from peft import PeftModel
@@ -26,7 +26,7 @@ def step_of(base, adapter, rows, group, tokens, rounds, card):
     longest = max(len(p) + len(r) for p, r in rows)
     # As many rows a pass as there is room for, where all passes have as many.
     size = next(n for n in range(max(1, tokens // longest), 0, -1) if len(rows) % n == 0)
-    kind = torch.bfloat16 if card else torch.float32
+    kind = torch.bfloat16 if gpu else torch.float32
     net = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=kind), adapter, is_trainable=True)
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.pad_token = tokenizer.eos_token
@@ -34,13 +34,13 @@ def step_of(base, adapter, rows, group, tokens, rounds, card):
 
     class Steps(TrainerCallback):
         def on_step_end(self, *_, **__):
-            if card:
+            if gpu:
                 torch.cuda.synchronize()
             times.append(time.perf_counter())
 
     config = GRPOConfig(
         output_dir="/tmp/trl", per_device_train_batch_size=size, gradient_accumulation_steps=len(rows) // size, num_generations=group, max_steps=rounds + 1,
-        max_completion_length=max(len(r) for _, r in rows), learning_rate=1e-6, beta=0.0, bf16=card, use_cpu=not card, gradient_checkpointing=False,
+        max_completion_length=max(len(r) for _, r in rows), learning_rate=1e-6, beta=0.0, bf16=gpu, use_cpu=not gpu, gradient_checkpointing=False,
         save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no")
     data = Dataset.from_dict({"prompt": [f"row {i}" for i in range(len(rows) // group * (rounds + 1))]})
     trainer = GRPOTrainer(

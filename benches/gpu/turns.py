@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One update on conversations: flow_train in its layouts beside a plain loop of transformers and PEFT on the same rows.
 
-    .venv-parity/bin/python benches/gpu/turns.py --shape nano          # a processor: to see that it works
+    .venv-parity/bin/python benches/gpu/turns.py --shape nano          # a CPU: to see that it works
     python benches/gpu/turns.py --shape 0.5b                           # a GPU
 
 Episodes of some turns on a prompt that the episodes of a group share; a row is a turn, and reads all turns before it, as `rollout` logs it. The plain loop is
@@ -16,8 +16,8 @@ import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python/tests"), str(ROOT / "benches")]
-CARD = torch.cuda.is_available()
-DEVICE, DTYPE = ("cuda", torch.bfloat16) if CARD else ("cpu", torch.float32)
+GPU = torch.cuda.is_available()
+DEVICE, DTYPE = ("cuda", torch.bfloat16) if GPU else ("cpu", torch.float32)
 
 
 def episodes(a, alone=False):
@@ -64,7 +64,7 @@ def plain(base, adapter, a, sequences):
     net = PeftModel.from_pretrained(net, adapter, is_trainable=True)
     net.train()
     own = net.get_base_model()
-    optimizer = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=1e-6, fused=CARD or None)
+    optimizer = torch.optim.AdamW([p for p in net.parameters() if p.requires_grad], lr=1e-6, fused=GPU or None)
     sequences = sorted(sequences, key=lambda s: -len(s[0]))
     batches = []
     for s in sequences:
@@ -82,7 +82,7 @@ def plain(base, adapter, a, sequences):
             attention = pad([[True] * len(s) for s, _ in batch])
             if attention.all():
                 attention = None
-            with torch.autocast(DEVICE, DTYPE, enabled=CARD):
+            with torch.autocast(DEVICE, DTYPE, enabled=GPU):
                 states = own.model(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state
                 logits = own.lm_head(states[:, :-1][answered[:, 1:]])
             logprobs = F.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:][answered[:, 1:]][:, None])
@@ -90,11 +90,11 @@ def plain(base, adapter, a, sequences):
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        if CARD:
+        if GPU:
             torch.cuda.synchronize()
         return time.perf_counter() - begun, {}
 
-    measured(a, step, lambda: torch.cuda.max_memory_allocated() if CARD else peak(os.getpid()))
+    measured(a, step, lambda: torch.cuda.max_memory_allocated() if GPU else peak(os.getpid()))
 
 
 def peak(pid):
@@ -110,7 +110,7 @@ def trainer(base, adapter, a, own, layout, package):
         trainer_client.PYTHON = pathlib.Path(package)
     client = trainer_client.Client(1, threads=int(os.environ.get("OMP_NUM_THREADS", "1")))
     options = {} if package else {"layout": layout, "gradient_checkpointing": None}
-    client.open(base, adapter=str(adapter), tokens=a.tokens, vocabulary=a.words, dtype="bf16" if CARD else "f32", **options)
+    client.open(base, adapter=str(adapter), tokens=a.tokens, vocabulary=a.words, dtype="bf16" if GPU else "f32", **options)
     count = sum(len(r) for _, r in own)
     # An old trainer keeps a whole pass for the way back.
     size = 16 if package else len(own)
@@ -126,15 +126,15 @@ def trainer(base, adapter, a, own, layout, package):
         return time.perf_counter() - begun, {**parts.get("seconds", {}), **figures}
 
     ranks = pathlib.Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children").read_text().split()
-    measured(a, step, lambda: None if CARD else peak(int(ranks[0])))
+    measured(a, step, lambda: None if GPU else peak(int(ranks[0])))
     client.close()
 
 
 def by_trl(base, adapter, a, own):
     import trl_peer
 
-    times = trl_peer.step_of(base, adapter, own, a.group, a.tokens, a.rounds, CARD)
-    memory = torch.cuda.max_memory_allocated() if CARD else peak(os.getpid())
+    times = trl_peer.step_of(base, adapter, own, a.group, a.tokens, a.rounds, GPU)
+    memory = torch.cuda.max_memory_allocated() if GPU else peak(os.getpid())
     print(json.dumps({"seconds": statistics.median(times), "parts": {}, "memory": memory}), flush=True)
 
 
@@ -177,7 +177,7 @@ def main():
         get_peft_model(net, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")).save_pretrained(adapter)
     made = rows(episodes(a))
     read, distinct = sum(len(p) + len(r) for p, r in made), sum(len(s) for s, _ in whole(episodes(a))) - (a.episodes - a.episodes // a.group) * a.prompt
-    name = torch.cuda.get_device_name() if CARD else f"{os.environ.get('OMP_NUM_THREADS', 1)} threads"
+    name = torch.cuda.get_device_name() if GPU else f"{os.environ.get('OMP_NUM_THREADS', 1)} threads"
     print(f"{a.shape}, {a.episodes} episodes of {a.turns} turns, groups of {a.group}: {read} tokens in rows, {distinct} distinct; {name}", flush=True)
     environment = {**os.environ, "FLOW_TRAIN_DEVICE": DEVICE}
     results = {}

@@ -73,7 +73,7 @@ class Ideas(unittest.TestCase):
         self.near(made["derived_weight"], [9 / 11])
         self.assertEqual(set(state), {"pick", "heat", "cool"})
         made, state = flow_op.call(type_priority, {"type": ["", ""], "advantage": [1.0, 0.0]})
-        self.near(made["derived_weight"], [1.0, 1.0])  # a world that names no kinds has one
+        self.near(made["derived_weight"], [1.0, 1.0])  # an environment that names no kinds has one
 
     def test_success_progress(self):
         rows = {"type": ["sign", "sign", "sign", "dark"], "task": ["a", "a", "a", "b"], "sample": [0, 0, 1, 0], "turn": [0, 1, 0, 0], "won": [False, True, False, False]}

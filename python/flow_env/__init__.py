@@ -1,4 +1,4 @@
-"""Worlds for flow: subclass World, and `flow-env serve` plays it with flow over JSON lines.
+"""Environments for flow: subclass World, and `flow-env serve` plays it with flow over JSON lines.
 
     from flow_env import View, World
 

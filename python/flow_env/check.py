@@ -11,7 +11,7 @@ from .limits import Json
 from .play import Played, Task, plain, play, tasks
 
 FREE = ["look", "help", "yes", "1", "I don't know."]
-"""What is said to a world whose actions are free text, when nobody says what may be said."""
+"""What is said to an environment whose actions are free text, when nobody says what may be said."""
 WILD = ["", " ", "\n", "\x00", "no such action", "🦆" * 50, "a" * 20_000, '{"request":"close"}', "\u202e", "../../etc/passwd"]
 
 
@@ -47,12 +47,12 @@ def check(command: Sequence[str], many: int, most: int, say: Sequence[str]) -> i
         hello = first.hello
         splits = ", ".join(f"{name} {len(some) if isinstance(some, list) else some}" for name, some in hello["splits"].items())
         can = hello.get("abilities") or []
-        findings.tell("hello", [], f"{hello.get('world') or 'a world'}; tasks: {splits}; abilities: {', '.join(can) or 'none'}; "
+        findings.tell("hello", [], f"{hello.get('world') or 'an environment'}; tasks: {splits}; abilities: {', '.join(can) or 'none'}; "
                    f"live: {hello.get('live') or 'any number'}; {len(hello.get('words') or [])} words")
         chosen = tasks(hello, many)
         free = "actions" not in can
         if free and not say:
-            findings.note("actions", f"this world lists none: they are free text. Said here: {', '.join(FREE)} (--say FILE names better ones, one a line)")
+            findings.note("actions", f"this environment lists none: they are free text. Said here: {', '.join(FREE)} (--say FILE names better ones, one a line)")
             say = FREE
         same = play(first, chosen, "random", most, 1, say=say)
         wrong = failed(same)

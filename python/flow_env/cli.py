@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-ABOUT = """Worlds for flow, which plays them over JSON lines.
+ABOUT = """Environments for flow, which plays them over JSON lines.
 
-A WORLD is MODULE[:CLASS], FILE.py[:CLASS] (a subclass of flow_env.World), or an adapter with its arguments:
+WORLD names an environment: MODULE[:CLASS], FILE.py[:CLASS] (a subclass of flow_env.World), or an adapter with its arguments:
 `flow-env list` shows them."""
 
 
@@ -19,14 +19,14 @@ def parser() -> argparse.ArgumentParser:
     serve = verbs.add_parser("serve", help="answer flow on standard input and output")
     serve.add_argument("world", metavar="WORLD")
     serve.add_argument("--seconds", type=float, help="an episode whose request takes longer fails, and the others go on")
-    serve.add_argument("--words", type=Path, help="a file of the words of the world's texts, one a line")
-    check = verbs.add_parser("check", help="hold a world against the protocol: is it deterministic, are its actions valid, ...")
+    serve.add_argument("--words", type=Path, help="a file of the words of the environment's texts, one a line")
+    check = verbs.add_parser("check", help="check an environment against the protocol: is it deterministic, are its actions valid, ...")
     profile = verbs.add_parser("profile", help="how many steps a second, and where the time goes")
     for verb, tasks in ((check, 12), (profile, 8)):
         verb.add_argument("world", metavar="WORLD")
         verb.add_argument("--tasks", type=int, default=tasks, help="how many tasks are played (%(default)s)")
         verb.add_argument("--steps", type=int, default=30, help="how many steps of each at most (%(default)s)")
-        verb.add_argument("--say", type=Path, help="actions for a world that lists none, one a line")
+        verb.add_argument("--say", type=Path, help="actions for an environment that lists none, one a line")
     check.add_argument("--command", action="store_true", help="WORLD is a whole command line that speaks the protocol itself")
     play = verbs.add_parser("play", help="play episodes through the protocol and print what came of them, as JSON")
     play.add_argument("world", metavar="WORLD")
@@ -37,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     play.add_argument("--split", action="append", help="a split to play; all unless given")
     play.add_argument("--no-lists", action="store_true", help="don't ask for the admissible actions unless they are needed")
     play.add_argument("--backwards", action="store_true", help="the last task first: the rows must not change")
-    play.add_argument("--say", type=Path, help="actions for a world that lists none, one a line")
-    words = verbs.add_parser("words", help="print the words of a world's texts, from episodes that are played")
+    play.add_argument("--say", type=Path, help="actions for an environment that lists none, one a line")
+    words = verbs.add_parser("words", help="print the words of an environment's texts, from episodes that are played")
     words.add_argument("world", metavar="WORLD", nargs="+")
     words.add_argument("--tasks", type=int, default=64, help="how many tasks are played (%(default)s)")
     words.add_argument("--steps", type=int, default=40, help="how many steps of each at most (%(default)s)")

@@ -26,11 +26,11 @@ class Refused(Exception):
 
 
 class Late(BaseException):
-    """A request took longer than allowed. No Exception, so that no world catches it by accident."""
+    """A request took longer than allowed. No Exception, so that no environment catches it by accident."""
 
 
 class Episode:
-    """One live episode: its world, what it was asked, what it showed."""
+    """One live episode: its environment, what it was asked, what it showed."""
 
     def __init__(self, world: World, split: str, task: Union[int, str], seed: int) -> None:
         self.world = world
@@ -44,7 +44,7 @@ class Episode:
 
 
 class Episodes:
-    """Makes worlds as they are needed and answers requests, one after the other."""
+    """Makes environments as they are needed and answers requests, one after the other."""
 
     def __init__(self, make: Callable[[], World], words: Optional[Callable[[], Optional[Sequence[str]]]] = None) -> None:
         self.make = make
@@ -87,13 +87,13 @@ class Episodes:
         return answer
 
     def gathered(self, gather: Callable[[], Optional[Sequence[str]]]) -> Optional[Sequence[str]]:
-        """The words that are found; None where the world fails, since that is for its episodes to report."""
+        """The words that are found; None where the environment fails, since that is for its episodes to report."""
         try:
             return gather()
         except Fatal:
             raise
         except (Exception, SystemExit) as error:
-            print(f"no words of this world were gathered: {described(error)}", file=sys.stderr, flush=True)
+            print(f"no words of this environment were gathered: {described(error)}", file=sys.stderr, flush=True)
             return None
 
     def answer(self, request: Mapping[str, Any]) -> Json:
@@ -159,10 +159,10 @@ class Episodes:
         except Fatal:
             raise
         except Exception as error:
-            print(f"closing a world failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            print(f"closing an environment failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
     def task(self, split: object, name: object) -> Union[int, str]:
-        """What the world calls a task."""
+        """What the environment calls a task."""
         if not isinstance(split, str) or split not in self.splits:
             raise Refused(f"there is no split {split!r}; there are {', '.join(self.splits)}")
         tasks = self.splits[split]
@@ -221,7 +221,7 @@ class Episodes:
             episode.shown = episode.shown[:-steps - 1]
             self.show(episode, view)
         else:
-            # Given back first: a process may hold no second world.
+            # Given back first: a process may hold no second environment.
             self.free(episode.world)
             episode.world = self.again(episode, len(episode.played) - steps)
             episode.played = episode.played[:-steps]
@@ -235,7 +235,7 @@ class Episodes:
         if number == source:
             raise Refused("an episode can't be copied onto itself")
         if not episode.world.can("copy"):
-            raise Refused("this world can't be copied")
+            raise Refused("this environment can't be copied")
         self.close(number)
         self.room()
         written = type(episode.world).copy is not World.copy
@@ -247,7 +247,7 @@ class Episodes:
         return self.with_actions(copy, request)
 
     def again(self, episode: Episode, steps: int) -> World:
-        """A world in which this episode was played again, so far."""
+        """An environment in which this episode was played again, so far."""
         other = Episode(self.fresh(), *episode.begun)
         try:
             self.show(other, self.begin(other))
@@ -342,7 +342,7 @@ class Episodes:
         if mode not in ("full", "change"):
             raise Refused(f"`actions` is {mode!r}, neither \"full\" nor \"change\"")
         if not episode.world.can("actions"):
-            raise Refused("this world doesn't list its actions")
+            raise Refused("this environment doesn't list its actions")
         new: List[str] = []
         if not episode.over:
             listed = self.calmly(episode, episode.world.actions)
@@ -358,7 +358,7 @@ class Episodes:
 
 
 def described(error: BaseException) -> str:
-    """An error with its place: the last line of the world's own code, or else of a library that it called."""
+    """An error with its place: the last line of the environment's own code, or else of a library that it called."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith((PACKAGE, "<"))]
     own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)] or frames
     place = f" ({os.path.basename(own[-1].filename)}, line {own[-1].lineno}, in {own[-1].name})" if own else ""

@@ -102,7 +102,7 @@ def play(
                 expert[number] = False
                 options = program.listed.get(number) or list(say)
                 if not options:
-                    raise Broken("this world lists no actions and has no expert: say what may be said (--say FILE)")
+                    raise Broken("this environment lists no actions and has no expert: say what may be said (--say FILE)")
                 action = now[number][1].choice(options)
             chose[number] = action
             requests.append({"request": "step", "episode": number, "action": action, "actions": listed, **told})
@@ -123,7 +123,7 @@ def play(
 def summary(
     spec: str, many: int, policy: str, most: int, live: int, splits: Optional[Sequence[str]], lists: bool, backwards: bool, say: Sequence[str]
 ) -> Json:
-    """Plays so many tasks of a served world and says what came of them."""
+    """Plays so many tasks of a served environment and says what came of them."""
     begun = time.perf_counter()
     program = Program(serving(spec), seconds=300.0)
     began = time.perf_counter() - begun

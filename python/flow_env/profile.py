@@ -1,4 +1,4 @@
-"""How many steps a second, and where the time goes: in the world, in its lists of actions, in the lines."""
+"""How many steps a second, and where the time goes: in the environment, in its lists of actions, in the lines."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ CHUNK = 0.02
 WORDS = 30.0
 """How long words may be gathered before hello is answered, in seconds; flow waits for a minute."""
 GRACE = 4.0
-"""How long the worlds may take to close when the input has ended, in seconds."""
+"""How long the environments may take to close when the input has ended, in seconds."""
 WRITER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 """Makes JSON of all answers; `json.dumps` would make an encoder for each."""
 
@@ -49,19 +49,19 @@ def own_the_pipes() -> Tuple[BinaryIO, BinaryIO]:
 
 
 def serve(begin: Callable[[], Episodes], reader: BinaryIO, writer: BinaryIO, seconds: Optional[float] = None) -> int:
-    """Answers until the input ends; gives the exit status. `begin` is called first, so that hello finds the world ready."""
+    """Answers until the input ends; gives the exit status. `begin` is called first, so that hello finds the environment ready."""
     signal.signal(signal.SIGTERM, end)
     limit = alarm()
     try:
         episodes = begin()
     except Exception as error:
-        print(f"the world can't be made: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        print(f"the environment can't be made: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return 1
     status = 0
     try:
         conversation(episodes, reader, writer, limit, seconds or 0.0)
     except Fatal as error:
-        print(f"the world can't go on: {error}", file=sys.stderr, flush=True)
+        print(f"the environment can't go on: {error}", file=sys.stderr, flush=True)
         status = 1
     except BrokenPipeError:
         status = 1
@@ -95,7 +95,7 @@ def conversation(episodes: Episodes, reader: BinaryIO, writer: BinaryIO, limit: 
                 limit(seconds)
                 try:
                     answer = episodes.answer(request)
-                except Late as late:  # between the world and the limit's end
+                except Late as late:  # between the environment and the limit's end
                     answer = {"episode": request.get("episode"), "error": str(late)}
                 finally:
                     limit(0.0)
@@ -112,7 +112,7 @@ def greeting(episodes: Episodes, limit: Callable[[float], None]) -> Json:
     try:
         return episodes.hello()
     except Late:
-        print(f"no words of this world were gathered within {WORDS:g} s: name them in the class (`words`) or by --words FILE", file=sys.stderr, flush=True)
+        print(f"no words of this environment were gathered within {WORDS:g} s: name them in the class (`words`) or by --words FILE", file=sys.stderr, flush=True)
         return episodes.hello(gather=False)
     finally:
         limit(0.0)
@@ -146,11 +146,11 @@ def write(writer: BinaryIO, answers: List[bytes]) -> None:
 
 
 def alarm() -> Callable[[float], None]:
-    """Sets a limit in seconds (0: none): when it is over, `Late` is raised wherever the world is, if that is in Python."""
+    """Sets a limit in seconds (0: none): when it is over, `Late` is raised wherever the environment is, if that is in Python."""
     allowed = 0.0
 
     def late(*_: Any) -> None:
-        raise Late(f"no answer of the world within {allowed:g} s")
+        raise Late(f"no answer of the environment within {allowed:g} s")
 
     def limit(seconds: float) -> None:
         nonlocal allowed

@@ -1,4 +1,4 @@
-"""From what a command line names to a world: MODULE, MODULE:CLASS, FILE.py, FILE.py:CLASS, or ADAPTER:ARGUMENTS."""
+"""From what a command line names to an environment: MODULE, MODULE:CLASS, FILE.py, FILE.py:CLASS, or ADAPTER:ARGUMENTS."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ SLOW = ("scienceworld", "textworld", "alfworld")
 
 
 class Unknown(Exception):
-    """The specification names no world; the text says why and what to do."""
+    """The specification names no environment; the text says why and what to do."""
 
 
 def world(spec: str) -> Callable[[], World]:
-    """What makes the worlds that a specification names. Importing happens here and prints go to standard error."""
+    """What makes the environments that a specification names. Importing happens here and prints go to standard error."""
     head, _, rest = spec.partition(":")
     if head in ADAPTERS:
         if ADAPTERS[head].asks:
@@ -60,7 +60,7 @@ def world(spec: str) -> Callable[[], World]:
 
 
 def asking(spec: str) -> "Optional[Callable[[], Asking]]":
-    """What makes the world that a specification names, where that is one that asks (protocol 3)."""
+    """What makes the environment that a specification names, where that is one that asks (protocol 3)."""
     head, _, rest = spec.partition(":")
     if head not in ADAPTERS or not ADAPTERS[head].asks:
         return None
@@ -100,11 +100,11 @@ def load(name: str) -> ModuleType:
 
 
 def pick(module: ModuleType, name: Optional[str]) -> Callable[[], World]:
-    """The world of a module: the one named, or the only one that it defines."""
+    """The environment of a module: the one named, or the only one that it defines."""
     if name is not None:
         factory = getattr(module, name, None)
         if not callable(factory):
-            raise Unknown(f"`{module.__name__}` has no world `{name}`")
+            raise Unknown(f"`{module.__name__}` has no environment `{name}`")
         return factory  # type: ignore[no-any-return]
     worlds: List[Type[World]] = [
         value for value in vars(module).values()
@@ -117,7 +117,7 @@ def pick(module: ModuleType, name: Optional[str]) -> Callable[[], World]:
 
 
 def vocabulary(spec: str) -> Optional[List[str]]:
-    """The words of a world's texts: those kept with an adapter, or else of a few episodes. None where playing takes too long."""
+    """The words of an environment's texts: those kept with an adapter, or else of a few episodes. None where playing takes too long."""
     folder = Path(__file__).parent / "adapters" / "words"
     for name in (spec, spec.partition(":")[0]):
         path = folder / (re.sub(r"[^\w.-]", "_", name) + ".txt")

@@ -1,4 +1,4 @@
-"""The words of a world's texts, for small models whose tokens are words."""
+"""The words of an environment's texts, for small models whose tokens are words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .world import Fatal, World, as_view
 
 PIECE = re.compile(r" ?[^\W\d_]+| ?[^\w\s]")
 TEXT = 8_000_000
-"""How many characters of a world are looked through for words: two seconds' work. A number of seconds would make the words depend on the machine."""
+"""How many characters of an environment are looked through for words: two seconds' work. A number of seconds would make the words depend on the machine."""
 
 
 def of_texts(texts: Iterable[str], most: int = 4096) -> List[str]:
@@ -30,7 +30,7 @@ def of_texts(texts: Iterable[str], most: int = 4096) -> List[str]:
 
 
 def of_world(make: Callable[[], World], tasks: int = 16, steps: int = 24, most: int = 4096) -> List[str]:
-    """The words of a few episodes of a world, of their first `TEXT` characters."""
+    """The words of a few episodes of an environment, of their first `TEXT` characters."""
     return of_texts(beginning(texts(make, tasks, steps), TEXT), most)
 
 

@@ -1,4 +1,4 @@
-"""What a world is: one live episode at a time, told what to do in text."""
+"""What an environment is: one live episode at a time, told what to do in text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Mapping, Optional, Sequence, Tuple, Union
 
 
 class Fatal(Exception):
-    """Raised by a world that can't go on at all, such as one whose JVM is dead: the process ends, and flow starts another."""
+    """Raised by an environment that can't go on at all, such as one whose JVM is dead: the process ends, and flow starts another."""
 
 
 FACTS = ("instruction", "type", "gold")
@@ -26,11 +26,11 @@ class View:
     valid: bool = True
     """Whether the action could be carried out."""
     truncated: bool = False
-    """With `done`: a limit of the world's own ended the episode, not the game."""
+    """With `done`: a limit of the environment's own ended the episode, not the game."""
     state: Optional[str] = None
     """The canonical state, by which turns are grouped; the observation unless given."""
     score: Optional[float] = None
-    """Where the episode stands on the world's own scale."""
+    """Where the episode stands on the environment's own scale."""
     info: Mapping[str, float] = field(default_factory=dict)
     """Small figures of this moment."""
     instruction: Optional[str] = None
@@ -42,7 +42,7 @@ class View:
 
 
 def as_view(answer: object, method: str) -> View:
-    """The view that a method of a world returned; after `reset` a text is one, too."""
+    """The view that a method of an environment returned; after `reset` a text is one, too."""
     if isinstance(answer, View):
         return answer
     if isinstance(answer, str) and method == "reset":
@@ -62,20 +62,20 @@ class World:
     world: str = ""
     """What this is and of which version; the name of the class unless given."""
     rules: str = ""
-    """How the world is played, whatever the task."""
+    """How the environment is played, whatever the task."""
     words: Optional[Sequence[str]] = None
     """The words of its texts, for small models; gathered from a few episodes unless given. An empty list means
     that single bytes are enough."""
     splits: Sequence[str] = ("train", "dev", "test")
     """The splits for which `tasks` is asked."""
     score: Optional[Tuple[float, float]] = None
-    """The range of the world's own score."""
+    """The range of the environment's own score."""
     live: Optional[int] = None
-    """How many episodes one process may hold; any number unless given. 1 for worlds that share something behind their backs."""
+    """How many episodes one process may hold; any number unless given. 1 for environments that share something behind their backs."""
     deterministic: bool = True
     """Whether task, seed and actions decide everything. If so, `rollback` and `copy` come by themselves, by playing again."""
     reuse: bool = False
-    """Whether an instance may play another episode after one has ended; for worlds that are slow to make."""
+    """Whether an instance may play another episode after one has ended; for environments that are slow to make."""
     global_random: bool = False
     """Whether it draws from Python's or NumPy's global generator: each episode then gets its own, seeded by task and seed."""
     max_steps: Optional[int] = None
@@ -85,7 +85,7 @@ class World:
     """The split of the task being played; set before `reset`."""
 
     def tasks(self, split: str) -> Union[int, Sequence[str]]:
-        """The tasks of a split: their names, or how many there are. 0 for a split that this world doesn't have."""
+        """The tasks of a split: their names, or how many there are. 0 for a split that this environment doesn't have."""
         raise NotImplementedError(f"{type(self).__name__}.tasks isn't written")
 
     def reset(self, task: Any, seed: int) -> Union[View, str]:
@@ -110,7 +110,7 @@ class World:
         raise NotImplementedError
 
     def copy(self) -> "World":
-        """Another world in the same state. Unless written, the episode is played again in another instance."""
+        """Another environment in the same state. Unless written, the episode is played again in another instance."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ def command(a):
         words += ["--enable-lora", "--max-lora-rank", str(rank(a.lora)), "--max-loras", "4"]
     if a.sleep:
         words += ["--enable-sleep-mode"]
-    if on_processor():
+    if on_cpu():
         # Large parts of a prompt: a request with a seed whose prompt is read in several ends such a build.
         words += ["--enforce-eager", "--max-num-batched-tokens", "8192", "--max-num-seqs", "16"]
     else:
@@ -36,7 +36,7 @@ def rank(wanted):
     return next((known for known in (8, 16, 32, 64, 128, 256, 320, 512) if known >= wanted), wanted)
 
 
-def on_processor():
+def on_cpu():
     return importlib.metadata.version("vllm").endswith("+cpu")
 
 
@@ -50,7 +50,7 @@ def environment():
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_SOCKET_IFNAME": "lo",
     }
-    if on_processor():
+    if on_cpu():
         own |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
     return {**own, **os.environ, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True"}
 
@@ -97,7 +97,7 @@ def main():
     cut = words.index("--") if "--" in words else len(words)
     a = parser.parse_args(words[:cut])
     a.arguments = words[cut + 1 :]
-    if a.sleep and on_processor():
+    if a.sleep and on_cpu():
         parser.error("a vLLM for CPUs has no sleep mode: leave `sleep` out")
     over = threading.Event()
 

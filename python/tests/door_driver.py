@@ -33,7 +33,7 @@ class Flow:
 
     @classmethod
     def of(cls, world, seconds=30.0):
-        """The door of any world."""
+        """The door of any environment."""
         flow = cls.__new__(cls)
         flow.folder = tempfile.TemporaryDirectory()
         flow.open(world, seconds)

@@ -230,7 +230,7 @@ class Changing(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as said:
             hello = Episodes(worlds.Walk, lambda: {}["no"]).hello()
         self.assertNotIn("words", hello)
-        self.assertIn("no words of this world were gathered: KeyError: 'no' (test_episodes.py, line ", said.getvalue())
+        self.assertIn("no words of this environment were gathered: KeyError: 'no' (test_episodes.py, line ", said.getvalue())
 
     def test_words_carry_the_space_before_them(self):
         self.assertEqual(words.of_texts(["go north", "go south, go"]), ["go", " go", " north", " south"])

@@ -55,7 +55,7 @@ class Serving(unittest.TestCase):
         program = self.program("Failing", "--seconds", "0.3")
         self.reset(program, 1)
         self.reset(program, 2)
-        self.assertEqual(self.step(program, "loop")["error"], "no answer of the world within 0.3 s")
+        self.assertEqual(self.step(program, "loop")["error"], "no answer of the environment within 0.3 s")
         self.assertEqual(self.step(program, "right", 2)["observation"], "You are at 1.")
 
     def test_a_world_that_fails_is_greeted_and_fails_its_episode(self):
@@ -91,7 +91,7 @@ class Serving(unittest.TestCase):
 
     def test_what_cannot_be_served_says_why(self):
         for spec, word in [("no_such_module", "there is no module `no_such_module` here"), ("no.py", "there is no file no.py"),
-                           (WORLDS, "should have one subclass"), (f"{WORLDS}:Nothing", "has no world `Nothing`")]:
+                           (WORLDS, "should have one subclass"), (f"{WORLDS}:Nothing", "has no environment `Nothing`")]:
             with self.assertRaisesRegex(Broken, re.escape(word)):
                 Program(serving(spec), 60.0)
 
@@ -114,7 +114,7 @@ class Checking(unittest.TestCase):
     def test_free_text_is_no_fault(self):
         status, out = checked(serving(f"{WORLDS}:Speaking"))
         self.assertEqual(status, 0, out)
-        self.assertIn("note    actions: this world lists none: they are free text. Said here: look, help", out)
+        self.assertIn("note    actions: this environment lists none: they are free text. Said here: look, help", out)
         self.assertIn("note    rewards: no episode of 3 was won, and each earned 0: from such episodes nothing can be learnt", out)
 
     def test_a_fault_is_counted_once_and_shows_its_line(self):

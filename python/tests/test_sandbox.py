@@ -223,10 +223,10 @@ found = [tried(lambda: fill(folder + "/x")) for folder in ("/tmp", "/dev/shm", o
         many = "import time\nfor n in range(100):\n    open(os.environ['FLOW_FOLDER'] + f'/{n}', 'wb').write(b'1' * (1 << 20))\ntime.sleep(30)"
         self.assertRegex(self.error(many, disk_mb=20), r"\d+ MB in its folders, and `disk_mb` is 20")
 
-    def test_too_much_processor_time(self):
+    def test_too_much_cpu_time(self):
         self.assertRegex(self.error("while True: pass", cpu_seconds=1), "`cpu_seconds` is 1")
         together = "import time\nfor _ in range(2): os.fork()\nwhile True: pass"
-        self.assertRegex(self.error(together, cpu_seconds=3), r"\d s of processor time, and `cpu_seconds` is 3")
+        self.assertRegex(self.error(together, cpu_seconds=3), r"\d s of CPU time, and `cpu_seconds` is 3")
 
     def test_nothing_outlives_its_episode(self):
         name = f"outlives-{os.getpid()}"

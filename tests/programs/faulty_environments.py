@@ -17,7 +17,7 @@ ONE_IN = int(os.environ.get("ONE_IN", "100"))
 
 
 def faulty(world, arguments, child):
-    """A world of this class, one live episode a process, that signals a child of its own where a step is to fail."""
+    """An environment of this class, one live episode a process, that signals a child of its own where a step is to fail."""
 
     class Faulty(world):
         live = 1

@@ -1,4 +1,4 @@
-"""A world whose listed actions are hard to tell apart as tokens, or hard to read as text: `name` and `end` of a task say which. It takes an action
+"""An environment whose listed actions are hard to tell apart as tokens, or hard to read as text: `name` and `end` of a task say which. It takes an action
 only as it stands in the list. With `long` each observation is a hundred letters, and nothing ends the episode."""
 import json
 import sys

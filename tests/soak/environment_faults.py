@@ -55,7 +55,7 @@ ITERATIONS, BATCH = int(os.environ.get("ITERATIONS", "8")), 32
 
 
 def python(name):
-    """The Python of a world's virtual environment, made where it is missing."""
+    """The Python of an adapter's virtual environment, made where it is missing."""
     return str(environment(name))
 
 

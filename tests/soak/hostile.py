@@ -537,7 +537,7 @@ class Hostile:
                 given, expect = (f"{{ rollout: {rows} }}", "{ advantage: [] }") if place == "given" else ("{ rollout: [] }", f"{{ advantage: {rows} }}")
                 self.add("test", f"{place} {rows}", "test", self.file(SMALL + f"tests:\n  - name: odd\n    given: {given}\n    expect: {expect}\n"))
 
-    # Programs that play worlds.
+    # Programs that play environments.
     def programs(self):
         changes = {
             "fine": "", "exits": "sys.exit(3)", "garbage": "print('DEBUG', flush=True)", "flood": "while True: print('x' * 1000)", "no newline": "\nwhile True: sys.stdout.write('x' * 65536)", "flood of errors": "\nfor i in range(100000): print('\\x1b[31m' + 'e' * 1000, file=sys.stderr)\nsys.exit(1)",

@@ -1,4 +1,4 @@
-"""SmolLM2 learns here while vLLM servers on this processor generate, and the servers misbehave: `make servers`.
+"""SmolLM2 learns here while vLLM servers on this CPU generate, and the servers misbehave: `make servers`.
 
     python3 tests/soak/servers.py [learns] [killed] [model] [adapter] [stalled] [rates]
 

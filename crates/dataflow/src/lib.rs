@@ -5,7 +5,7 @@
 //!   schema of an edge
 //! - [`stage`]: the one operator shape: wait for the frontier, run, emit
 //! - [`mod@streaming`]: the operator shape inside a loop: rows are worked on as they come
-//! - `beside`: the thread of a stage, or of an operator in a loop
+//! - `stage_thread`: the thread of a stage, or of an operator in a loop
 //! - [`source`]: opens iterations
 //! - [`feed`]: rows that no operator of this run made: a log's, a test's
 //! - `contract`: what an operator is to the engine

@@ -226,7 +226,7 @@ def text(made, files):
 
 
 def short(value):
-    """Numbers to seven digits: a processor of another type may differ in later ones."""
+    """Numbers to seven digits: a CPU of another type may differ in later ones."""
     if isinstance(value, dict):
         return {str(key): short(item) for key, item in value.items()}
     if isinstance(value, list):

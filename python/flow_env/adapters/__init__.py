@@ -1,1 +1,1 @@
-"""The field's worlds. Each adapter imports its package when it is named, and not before."""
+"""The field's environments. Each adapter imports its package when it is named, and not before."""

@@ -1,4 +1,4 @@
-"""A Java virtual machine that several worlds of a process share, spoken to by Py4J."""
+"""A Java virtual machine that several environments of a process share, spoken to by Py4J."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from py4j.protocol import Py4JNetworkError
 
 from ..world import Fatal
 
-# Objects without a hash of their own get one that depends on all that the machine did before, and what a world lists or
+# Objects without a hash of their own get one that depends on all that the machine did before, and what an environment lists or
 # connects first follows from it. With the same hash for all it follows from the episode alone. Searching for gold paths fills as much
 # memory as the machine may have, of which a tenth is needed.
 OPTIONS = ["-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Xss16m", "-Xmx2g"]
@@ -40,7 +40,7 @@ class Machine:
         return machine
 
     def call(self, do: Callable[..., Any], *arguments: Any) -> Any:
-        """A call into the machine; one that is dead ends the process, since all its worlds are gone."""
+        """A call into the machine; one that is dead ends the process, since all its environments are gone."""
         try:
             return do(*arguments)
         except (Py4JNetworkError, ConnectionError) as error:

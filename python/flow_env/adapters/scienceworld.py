@@ -4,7 +4,7 @@ A task is a kind and a variation, such as `boil/14`; the package's variations fo
 with `most` so many of each kind, evenly from each split. `train` trains on the first so many variations of each kind (EMPO2: five), or, as
 `train=6-30`, on the sixth to the thirtieth, so that demonstrations can be of others.
 The score is the package's, from -100 (a wrong focus, which ends the episode) to 100; a step's reward is a hundredth of what it
-gains. One episode a process: worlds that share a JVM aren't isolated.
+gains. One episode a process: environments that share a JVM aren't isolated.
 """
 
 from __future__ import annotations

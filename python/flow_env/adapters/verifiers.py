@@ -61,7 +61,7 @@ class Verifiers(World):
     @property
     def open_bench(self) -> Bench:
         if self.bench is None:
-            raise RuntimeError("this world was closed")
+            raise RuntimeError("this environment was closed")
         return self.bench
 
     def reset(self, task: Any, seed: int) -> View:
@@ -183,7 +183,7 @@ class Policy(vf.Client):  # type: ignore[misc]
 
 
 class Bench:
-    """An environment of the package and what serves it, which the worlds of a process share. Its event loop runs only while a world waits."""
+    """An environment of the package and its servers, shared by all `Verifiers` of a process. Its event loop runs only while one of them waits."""
 
     running: Dict[str, Bench] = {}
 

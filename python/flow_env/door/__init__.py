@@ -1,7 +1,7 @@
-"""Worlds that ask: an episode asks the policy, as `program:{"command": [...], "tasks": FILE, ...}` does for any agent program.
+"""Environments that ask: an episode asks the policy, as `program:{"command": [...], "tasks": FILE, ...}` does for any agent program.
 
 Each call of a language model is a turn: the view shows the messages, and the action is the text that the policy sampled. A program's
-calls come to an HTTP server of this process. Worlds of tools (BFCL, MCP, Harbor) ask from within it.
+calls come to an HTTP server of this process. Environments of tools (BFCL, MCP, Harbor) ask from within it.
 
     serve      requests of flow from standard input, answers to standard output
     world      what is served: tasks, and how an episode begins
@@ -21,7 +21,7 @@ calls come to an HTTP server of this process. Worlds of tools (BFCL, MCP, Harbor
     forms      the forms of calls by model family, read by `json_calls`, `xml_calls`, `python_calls` and `harmony`
     schema     JSON Schema of tools' arguments
     tools      an episode whose loop is ours: it asks, and carries out calls of tools
-    server     the world of programs, an HTTP server: keys, limits, retries
+    server     the environment of agent programs, an HTTP server: keys, limits, retries
     run        one run of a program
     chat, responses, anthropic   the three protocols
 """

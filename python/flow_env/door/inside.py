@@ -131,7 +131,7 @@ def carry(listener: socket.socket, path: str) -> None:
 
 
 def used() -> Tuple[int, int, float]:
-    """Processes with their threads, bytes in memory and seconds of processor time of all but this one."""
+    """Processes with their threads, bytes in memory and seconds of CPU time of all but this one."""
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     count = memory = ticks = 0
     for name in os.listdir("/proc"):
@@ -164,7 +164,7 @@ def filled(folders: List[str]) -> int:
 def exceeded(told: Told, look: int) -> Optional[str]:
     """The limit that all processes together exceed."""
     count, memory, seconds = used()
-    found: List[Tuple[str, float, str]] = [("max_processes", count, "processes and threads"), ("memory_mb", memory / MB, "MB of memory"), ("cpu_seconds", seconds, "s of processor time")]
+    found: List[Tuple[str, float, str]] = [("max_processes", count, "processes and threads"), ("memory_mb", memory / MB, "MB of memory"), ("cpu_seconds", seconds, "s of CPU time")]
     if not look % round(DISK / LOOK):
         found.append(("disk_mb", filled(told["writable"]) / MB, "MB in its folders"))
     return next((f"{value:.0f} {what}, and `{name}` is {told[name]}" for name, value, what in found if value > told[name]), None)
@@ -199,7 +199,7 @@ def guarded(child: int, told: Told) -> int:
             if pid == child:
                 seconds = usage.ru_utime + usage.ru_stime
                 if status and seconds > told["cpu_seconds"] - LOOK:
-                    return ended(f"{seconds:.0f} s of processor time, and `cpu_seconds` is {told['cpu_seconds']}")  # the kernel doesn't say which limit it holds
+                    return ended(f"{seconds:.0f} s of CPU time, and `cpu_seconds` is {told['cpu_seconds']}")  # the kernel doesn't say which limit it holds
                 if told.get("counted") and status and killed_for_memory():
                     return ended(f"more memory than `memory_mb`, which is {told['memory_mb']}: the kernel killed a process of it")
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

@@ -1,4 +1,4 @@
-"""Where a world runs the commands of programs and models: `Bubblewrap`, or `Container` of Docker or Podman. Both make a command of a command.
+"""Where an environment runs the commands of programs and models: `Bubblewrap`, or `Container` of Docker or Podman. Both make a command of a command.
 
 docs/agents.md says what each of them holds.
 """

@@ -1,4 +1,4 @@
-"""The world of programs is an HTTP server: which episode a request belongs to, limits, retries."""
+"""The environment of agent programs is an HTTP server: which episode a request belongs to, limits, retries."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def digest(value: Any) -> str:
 
 @dataclass(kw_only=True)
 class Settings:
-    """What all worlds that ask have."""
+    """What all environments that ask have."""
 
     won_at: float = 1.0
     calls: int = 1000
@@ -87,7 +87,7 @@ class Settings:
 
 @dataclass(kw_only=True)
 class SandboxSettings(Settings):
-    """Of worlds that run commands on this machine."""
+    """Of environments that run commands on this machine."""
 
     needs_image: ClassVar[bool] = True
     """Whether a container is of an image that the settings name."""

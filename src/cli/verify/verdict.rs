@@ -93,7 +93,7 @@ impl Verified {
         text += if self.agrees() {
             "\nevery digit agrees"
         } else {
-            "\nnot every digit agrees; another model of CPU rounds otherwise, so look how far apart they are: flow replay, then flow diff"
+            "\nnot every digit agrees; another type of CPU rounds otherwise, so look how far apart they are: flow replay, then flow diff"
         };
         text + &format!("\ntaken as logged: {}", self.taken().join("; "))
     }
