@@ -312,21 +312,21 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 15] = [
-    ("src", 18_300),
-    ("crates/checkpoint/src", 950),
+    ("src", 18_265),
+    ("crates/checkpoint/src", 955),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
-    ("crates/dataflow/src", 2_900),
+    ("crates/dataflow/src", 2_870),
     ("crates/env/src", 4_500),
     ("crates/int8/src", 3_080),
     ("crates/log/src", 3_700),
     ("crates/model/src", 2_540),
     ("crates/pipeline/src", 3_500),
-    ("crates/policy/src", 7_645),
+    ("crates/policy/src", 7_680),
     ("crates/rollout/src", 4_670),
     ("crates/serve/src", 1_975),
-    ("crates/text/src", 1_300),
-    ("papers/tool/src", 1_950),
+    ("crates/text/src", 1_240),
+    ("papers/tool/src", 1_935),
 ];
 
 #[test]
