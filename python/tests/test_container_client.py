@@ -11,7 +11,7 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-from flow_env.door import folders, sandbox
+from flow_env.door import folders, sandboxes
 from flow_env.door.container import mount, read_only
 from flow_env.door.engine import SAID, Engine
 from flow_env.door.settings import ProgramSettings, Wrong
@@ -46,7 +46,7 @@ class Said(Clients):
         self.addCleanup(folder.cleanup)
         given = {"command": ["python3", "agent.py"], "tasks": "-", "folder": folder.name, "sandbox": "docker", "image": "a:1", **settings}
         settings = ProgramSettings.of(given)
-        box = sandbox.of(settings, [settings.command], settings.folder)
+        box = sandboxes.of(settings, [settings.command], settings.folder)
         self.addCleanup(box.close)
         return box
 

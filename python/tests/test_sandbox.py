@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from flow_env.door import bubblewrap, sandbox
+from flow_env.door import bubblewrap, sandboxes
 from flow_env.door.settings import ProgramSettings, Wrong
 from tests import test_harbor, test_mcp
 from tests.door_driver import Flow, python, tool_calls
@@ -277,7 +277,7 @@ class Said(Boxed):
             with self.assertRaises(Wrong) as caught:
                 given = {"command": [sys.executable, "-c", ""], "tasks": f"{folder}/tasks.jsonl", "folder": folder, **settings}
                 settings = ProgramSettings.of(given)
-                sandbox.of(settings, [settings.command], settings.folder)
+                sandboxes.of(settings, [settings.command], settings.folder)
         return str(caught.exception)
 
     def test_settings_that_mean_nothing(self):

@@ -48,6 +48,7 @@ mod report;
 mod reproducibility;
 mod resume;
 mod run;
+mod run_folder;
 mod run_identity;
 mod schema;
 mod schema_text;

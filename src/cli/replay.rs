@@ -6,7 +6,7 @@ use super::error::Error;
 use super::machine::Machine;
 use super::models;
 use super::output::CommandResult;
-use super::run::free;
+use super::run_folder::free;
 use super::session::{info, TrainingSession};
 use super::source::{reduced, ReplaySource};
 use crate::ops;

@@ -8,6 +8,7 @@ use super::machine::Machine;
 use super::missing_files::missing;
 use super::models;
 use super::output::{finish, CommandResult};
+use super::run_folder::free;
 use super::seeds::{self, case_folder, continued, CaseRun};
 use super::session::{info, TrainingSession};
 use crate::ops;
@@ -95,10 +96,4 @@ impl RunArgs {
         };
         seeds::each(&runs, &arguments, &self.machine)
     }
-}
-
-/// The first of runs/name, runs/name-2, ... that isn't there.
-pub fn free(name: &str) -> PathBuf {
-    let path = |n: u32| PathBuf::from("runs").join(if n == 1 { name.to_owned() } else { format!("{name}-{n}") });
-    (1..).map(path).find(|p| !p.exists()).unwrap_or_else(|| path(1))
 }

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..door import sandbox
+from ..door import sandbox, sandboxes
 from ..door.episode import Episode
 from ..door.settings import Wrong
 from ..door.tasks import Tasks
@@ -52,7 +52,7 @@ class Harbor(World):
         if not folders:
             raise Wrong(f"{plain[0]} has no task: no `task.toml` in it or in a folder of it")
         self.containers = TaskContainers(self.limits) if self.limits.contained else None
-        self.sandbox = self.containers or sandbox.of(self.limits, [["bash"]], None)
+        self.sandbox = self.containers or sandboxes.of(self.limits, [["bash"]], None)
         tasks, wrong = {}, []
         for folder in folders:
             try:

@@ -30,7 +30,7 @@ from mcp.types import INVALID_PARAMS, Tool
 from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
-from ..door import ask, files, sandbox, strict
+from ..door import ask, files, sandbox, sandboxes, strict
 from ..door.episode import Episode, Failure, cause
 from ..door.program import COMPLAINTS, said_last
 from ..door.settings import SandboxSettings, Wrong, is_command
@@ -82,7 +82,7 @@ class Mcp(World):
             if not isinstance(task.get("prompt"), str) or not isinstance(task.get("system", ""), str):
                 raise Wrong(f"the task {name} has no text `prompt`, or a `system` that is no text")
         commands = [server["command"] for server in self.about.servers.values() if "command" in server]
-        self.sandbox = sandbox.of(self.about, [*commands, self.about.reward["command"]], self.about.folder)
+        self.sandbox = sandboxes.of(self.about, [*commands, self.about.reward["command"]], self.about.folder)
         self.name = f"mcp {version('mcp')} {', '.join(self.about.servers)}"
 
     def episode(self, task: Json, seed: int) -> Episode:

@@ -15,9 +15,9 @@ from typing import List, Optional, Sequence, Tuple
 
 from . import folders
 from .engine import CLIENT, OTHERWISE, Engine, last
-from .program import PASSED
 from .sandbox import INSIDE, PROCESS_1, SECRETS, Sandbox, inside, outermost
 from .settings import SandboxSettings, Wrong
+from .variables import PASSED
 
 HOME = "/home/flow"
 PLACES = ("/tmp", "/var/tmp", "/run", HOME)

@@ -13,10 +13,11 @@ from . import calls, folders, graph, reward
 from .ask import Ask, Refusal, Reply
 from .forking import Forks
 from .graph import Graph, Node
-from .program import Program, environment
+from .program import Program
 from .removal import remove
 from .sandbox import Sandbox
 from .settings import Settings, canonical
+from .variables import environment
 
 
 TASK = 100_000

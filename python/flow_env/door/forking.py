@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
+from .variables import environment
+
 SCRIPT = str(Path(__file__).with_name("zygote.py"))
 
 
@@ -81,8 +83,6 @@ class Forks:
 
     async def open(self) -> None:
         """Starts the process that forks. It has the variables that describe the machine, and none of an episode."""
-        from .program import environment
-
         self.begun, self.ended = {}, {}
         self.requests, theirs = socket.socketpair()
         reports, end = os.pipe()

@@ -8,7 +8,7 @@ import re
 import signal
 from asyncio.subprocess import Process
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Union
+from typing import List, Mapping, Optional, Sequence, Set, Union
 
 from . import files
 from .forking import Forked, Forks
@@ -21,17 +21,6 @@ DRAIN = 2.0
 """Seconds in which the output of a dead process must come to its end."""
 ROUNDS = 5
 """How often children that have left the group are looked for: one that is just being killed may have started another."""
-PASSED = {
-    "PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "NODE_PATH",
-    "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
-    "FLOW_PROGRAM",  # by which flow finds what is left when this process was killed
-}
-
-
-def environment(passed: Sequence[str], more: Mapping[str, str]) -> Dict[str, str]:
-    """The variables of a program: only such as say how the machine is set up, because others may be secrets."""
-    chosen = {name: value for name, value in os.environ.items() if name in PASSED or name in passed or name.startswith(("LC_", "XDG_"))}
-    return {**chosen, **more}
 
 
 class Program:

@@ -1,7 +1,4 @@
-"""Where an environment runs the commands of programs and models: `Bubblewrap`, or `Container` of Docker or Podman. Both make a command of a command.
-
-docs/agents.md says what each of them holds.
-"""
+"""What a sandbox is: it makes a command of a command. `bubblewrap.py` and `container.py` have the two kinds."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import sockets
-from .settings import CONTAINERS, LIMITS, SandboxSettings, Wrong
+from .settings import LIMITS, SandboxSettings, Wrong
 
 INSIDE = str(Path(__file__).with_name("inside.py"))
 PROCESS_1 = "/.sandbox.py"
@@ -18,19 +15,6 @@ SECRETS = (".env", ".git", "runs")
 """Of the folder of a program these are hidden."""
 PROBE = 20.0
 """Seconds for a trial before the first episode."""
-
-
-def of(settings: SandboxSettings, commands: Sequence[Sequence[str]], folder: Optional[str]) -> Optional[Sandbox]:
-    """The sandbox of these settings, once it has been tried; None where there is none."""
-    if settings.sandbox == "none":
-        return None
-    if settings.sandbox in CONTAINERS:
-        from .container import Container
-
-        return Container(settings, commands, folder)
-    from .bubblewrap import Bubblewrap
-
-    return Bubblewrap(settings, commands, folder)
 
 
 class Sandbox:

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..limits import Json, clean
-from . import folders, sandbox, strict
+from . import folders, sandboxes, strict
 from .anthropic import Anthropic
 from .ask import Refusal
 from .chat import Chat, Event
@@ -46,7 +46,7 @@ class Server(World):
         self.port = 0
         reward = self.program.reward
         checks = [reward["command"]] if isinstance(reward, dict) and "command" in reward else []
-        self.sandbox = sandbox.of(self.program, [self.program.command, *checks], self.program.folder)
+        self.sandbox = sandboxes.of(self.program, [self.program.command, *checks], self.program.folder)
         self.socket = ""
         self.forks = Forks(self.program.command, self.program.folder) if self.program.start == "fork" else None
 

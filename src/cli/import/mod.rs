@@ -9,7 +9,7 @@ mod source;
 
 use super::error::{Error, Result};
 use super::output::{answer, finish, warn, CommandResult};
-use super::run::free;
+use super::run_folder::free;
 use crate::ops;
 use crate::ops::import::NODE;
 use clap::Args;
