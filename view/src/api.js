@@ -75,6 +75,10 @@ export function parse(hash) {
 /** An address of these pages. */
 export const address = (parts, parameters = {}) => `#/${parts.map(encodeURIComponent).join("/")}${query(parameters)}`;
 
+/** A link to an episode, or to one turn of it. */
+export const episode = (number, iteration, row, table = "") =>
+  address(["r", number, "i", String(iteration), "e", row.task, String(row.sample)], { table: table === "trajectories" ? "" : table, turn: row.turn, attempt: row.attempt });
+
 /** The address as it is now; pages are drawn anew when it changes. */
 export function useAddress() {
   const [hash, set] = useState(location.hash);

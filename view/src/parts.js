@@ -72,3 +72,6 @@ export const Choice = ({ label, value, options, onChange }) => html`<label class
 
 /** A long number in a few digits; the whole one where the pointer rests. */
 export const Short = ({ id }) => (String(id).length > 8 ? html`<span title=${id}>${String(id).slice(0, 6)}…</span>` : String(id));
+
+/** The class of a colour, from 4 steps below 0 to 4 above. */
+export const step = (strong) => (strong === 0 ? "" : `${strong < 0 ? "minus" : "plus"}${Math.min(4, Math.max(1, Math.ceil(Math.abs(strong) * 4)))}`);

@@ -1,9 +1,8 @@
 // An audit of a run's credit: its figures, the credit of each turn against what the turn was worth, and the turns where the two differ most.
 import { html } from "htm/preact";
-import { address, change, useAnswer } from "../api.js";
+import { address, change, episode, useAnswer } from "../api.js";
 import { Answer, Choice, Problem, Sql, Table, Waiting, records, shown } from "../parts.js";
 import { Scatter } from "../scatter.js";
-import { episode } from "./iteration.js";
 
 /** The name of a turn in an address. */
 const named = (row) => [row.iteration, row.sample, row.attempt, row.turn, row.task].join(" ");

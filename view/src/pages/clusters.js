@@ -1,8 +1,8 @@
 // Clusters of observations, or of the entries of a memory, as of an iteration.
 import { html } from "htm/preact";
-import { address, change, useAnswer } from "../api.js";
+import { address, change, episode, useAnswer } from "../api.js";
 import { Answer, Problem, Waiting, records } from "../parts.js";
-import { episode, unknown } from "./iteration.js";
+import { unknown } from "./iteration.js";
 
 export function Clusters({ number, run, parts, given, tick }) {
   const [node] = parts;

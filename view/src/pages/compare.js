@@ -1,8 +1,7 @@
 // Two runs: what `flow diff` says of them.
 import { html } from "htm/preact";
-import { change, useAnswer } from "../api.js";
+import { change, episode, useAnswer } from "../api.js";
 import { Choice, Problem, Table, Waiting, shown } from "../parts.js";
-import { episode } from "./iteration.js";
 
 export function Compare({ number, given }) {
   const listed = useAnswer("runs").data?.runs || [];

@@ -1,9 +1,7 @@
 // An iteration's turns by other estimators, beside the advantages that were logged or that the other trainer's file has.
 import { html } from "htm/preact";
-import { useAnswer } from "../api.js";
-import { Problem, Sql, Table, Waiting, records, shown } from "../parts.js";
-import { step } from "./turn.js";
-import { episode } from "./iteration.js";
+import { episode, useAnswer } from "../api.js";
+import { Problem, Sql, Table, Waiting, records, shown, step } from "../parts.js";
 
 /** The estimators, and how each judges a turn. */
 const BY = {

@@ -2,8 +2,8 @@
 import { html } from "htm/preact";
 import { useEffect, useState } from "preact/hooks";
 import { address, change, useAnswer } from "../api.js";
-import { Choice, Problem, Sql, Waiting, records, shown } from "../parts.js";
-import { Turn, step, strength } from "./turn.js";
+import { Choice, Problem, Sql, Waiting, records, shown, step } from "../parts.js";
+import { Turn, strength } from "./turn.js";
 
 /** What an answer can be coloured by: a number of each token, or, with `whole`, one of the row. `figures` are the numbers that an update keeps by `token_figures`. */
 const BY = {

@@ -1,8 +1,7 @@
 // A group: the rows that were compared, with the sum behind each advantage written out.
 import { html } from "htm/preact";
-import { address, useAnswer } from "../api.js";
+import { address, episode, useAnswer } from "../api.js";
 import { Problem, Short, Sql, Table, Waiting, records, shown } from "../parts.js";
-import { episode } from "./iteration.js";
 
 const digits = (value) => shown(typeof value === "number" ? Number(value.toPrecision(6)) : value);
 

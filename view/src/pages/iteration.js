@@ -1,6 +1,6 @@
 // One iteration: its episodes, the groups that rows were compared in, and what its updates made of them.
 import { html } from "htm/preact";
-import { address, change, useAnswer } from "../api.js";
+import { address, change, episode, useAnswer } from "../api.js";
 import { Credit } from "./credit.js";
 import { Answer, Choice, Problem, Short, Waiting, shown } from "../parts.js";
 
@@ -32,10 +32,6 @@ function Figures({ number, iteration, first, tick }) {
   return html`<dl class="figures">${shownFirst.map((figure) => html`<div key=${`${figure.node} ${figure.name}`}><dt>${figure.name.replaceAll("_", " ")} <span class="quiet">${figure.node}</span></dt><dd>${shown(figure.value)} <span class="quiet">${change(figure)}</span></dd></div>`)}</dl>
     ${iteration > first && html`<p class="quiet">Its weights were made by the <a href=${address(["r", number, "i", String(iteration - 1)], { view: "updates" })}>updates of iteration ${iteration - 1}</a>, in a pipeline that trains on the iteration before.</p>`}`;
 }
-
-/** A link to an episode, or to one turn of it. */
-export const episode = (number, iteration, row, table = "") =>
-  address(["r", number, "i", String(iteration), "e", row.task, String(row.sample)], { table: table === "trajectories" ? "" : table, turn: row.turn, attempt: row.attempt });
 
 function Episodes({ number, iteration, given, tick }) {
   const table = given.table || "trajectories";

@@ -1,9 +1,8 @@
 // A memory: how it grew, what is in it as of an iteration, and what became of the episodes that were told it.
 import { html } from "htm/preact";
-import { change, useAnswer } from "../api.js";
+import { change, episode, useAnswer } from "../api.js";
 import { Curve } from "../curve.js";
 import { Answer, Problem, Sql, Table, Waiting, records } from "../parts.js";
-import { episode } from "./iteration.js";
 
 export function Memory({ number, run, parts, given, tick }) {
   const [node] = parts;

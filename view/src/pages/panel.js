@@ -1,10 +1,9 @@
 // A frozen panel: which tasks are won, and since when.
 import { html } from "htm/preact";
 import { useEffect, useState } from "preact/hooks";
-import { ask, change, useAnswer } from "../api.js";
+import { ask, change, episode, useAnswer } from "../api.js";
 import { Answer, Choice, Problem, Table, Waiting, records, shown } from "../parts.js";
 import { Figure } from "./overview.js";
-import { episode } from "./iteration.js";
 
 export function Panel({ number, run, parts, given, tick }) {
   const [node] = parts;

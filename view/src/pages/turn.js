@@ -2,7 +2,7 @@
 import { html } from "htm/preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { address, change, useAnswer } from "../api.js";
-import { Problem, Waiting, records, shown } from "../parts.js";
+import { Problem, Waiting, records, shown, step } from "../parts.js";
 import { Audited } from "./audit.js";
 import { arithmetic } from "./group.js";
 
@@ -13,8 +13,6 @@ export function strength(by, value, largest) {
   const from = value - (by.middle || 0);
   return largest > 0 ? Math.max(-1, Math.min(1, from / largest)) : 0;
 }
-
-export const step = (strong) => (strong === 0 ? "" : `${strong < 0 ? "minus" : "plus"}${Math.min(4, Math.max(1, Math.ceil(Math.abs(strong) * 4)))}`);
 
 /** A turn is drawn when it comes near the window, and stays: an episode of hundreds would stop the page. */
 export function Turn(given) {
