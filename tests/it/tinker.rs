@@ -183,8 +183,9 @@ fn doctor_says_what_a_hosted_server_makes_of_a_gradient() {
     assert!(!refused.status.success() && found.contains("TINKER_API_KEY isn't set"), "{found}");
 }
 
-/// Killed in a forward, in a backward, between a step and its saving; a server that forgets its clients; flow killed.
-/// Each time `flow resume` ends with the rows and weights of a run that nothing happened to.
+/// Killed in a backward, between a step and its saving; a server that forgets its clients; flow killed: each time
+/// `flow resume` ends with the rows and weights of a run that nothing happened to. Killed in a forward, before the first
+/// step of an update, the run goes on by itself, and ends with these as well.
 #[test]
 fn a_hosted_run_loses_nothing_and_learns_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -193,8 +194,12 @@ fn a_hosted_run_loses_nothing_and_learns_nothing_twice() {
     let run = |name: &str| folder.path().join(name);
     done(hosted.flow().arg("run").arg(&written).arg("--out").arg(run("whole")));
     let expected = made(&run("whole"));
+    hosted.fault("forward 17 die");
+    let output = hosted.flow().arg("run").arg(&written).arg("--out").arg(run("forward")).output().unwrap();
+    let again = text(&output.stderr).contains("it is started again");
+    assert!(again && output.status.success() && !folder.path().join("fault").exists(), "{}", text(&output.stderr));
+    assert_eq!(made(&run("forward")), expected);
     for (fault, said) in [
-        ("forward 17 die", "asked to `trace`"),
         ("backward 16 die", "asked to `step`"),
         ("step 14 expired", "not loaded"),
         ("save 8 die", "asked to `export`"),
