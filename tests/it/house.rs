@@ -312,7 +312,7 @@ fn files_know_one_another_in_no_circle() {
 
 /// Lines of code that a package may have, without comments, blank lines and tests: growth is a decision, made here.
 const BUDGETS: [(&str, usize); 15] = [
-    ("src", 18_265),
+    ("src", 18_270),
     ("crates/checkpoint/src", 955),
     ("crates/core/src", 1_350),
     ("crates/credit/src", 2_750),
