@@ -83,11 +83,11 @@ impl PolicyState {
 
     /// The facts on the models that read and write tokens, for the threads beside this one.
     pub fn facts(&self) -> BTreeMap<String, ModelFacts> {
-        let facts = |(name, model): (&String, &Box<dyn Model>)| {
-            let (tokenizer, sizes) = model.described()?;
-            Some((name.clone(), ModelFacts { tokenizer: tokenizer.clone(), sizes, act: model.acting() }))
-        };
-        self.models.iter().filter_map(facts).collect()
+        let facts = self.models().map(|(name, tokenizer, sizes)| {
+            let act = self.models.get(name).and_then(|model| model.acting());
+            (name.clone(), ModelFacts { tokenizer: tokenizer.clone(), sizes, act })
+        });
+        facts.collect()
     }
 
     /// Notes how much of a GPU's memory the models take now. The sizes of batches and passes follow from the rest, so
