@@ -23,7 +23,7 @@ test: test-python $(FETCH)
 	@echo "flow: building and running the tests (some sixteen minutes the first time)"
 	OMP_NUM_THREADS=1 $(CARGO) test --release $(UNOPTIMISED)
 
-# An edit of rows, a formula, an environment or the log is tested in seconds: no libtorch, no optimisation. ARGS names tests.
+# An edit of one package is tested in seconds, once its dependencies are built for it. dataflow and rollout need libtorch. ARGS names tests.
 test-dataflow test-log test-rollout: $(FETCH)
 test-checkpoint test-core test-credit test-dataflow test-env test-int8 test-log test-model test-pipeline test-rollout test-serve test-text: test-%:
 	@$(CARGO) test --release --config profile.release.package.flow-$*.opt-level=0 -p flow-$* --lib $(ARGS)

@@ -189,7 +189,7 @@ impl Policy {
         self.generator(model).is_some()
     }
 
-    /// Begins a free answer of a model whose answers come one by one; `ticket` will be given it.
+    /// Begins a free answer of a model whose answers come one by one, and gives it to `ticket`.
     ///
     /// # Errors
     /// As of [`Policy::answer`], before anything is sent.

@@ -9,7 +9,7 @@ use flow_text::Tokenizer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is known of a model without asking it.
+/// The facts on a model that need no computing.
 pub struct ModelFacts {
     pub tokenizer: Arc<Tokenizer>,
     pub sizes: Sizes,

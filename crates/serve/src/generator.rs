@@ -19,7 +19,7 @@ pub trait Generator: Send + Sync {
     /// with each.
     fn answer(&self, version: u64, requests: &[Request], sampling: &Sampling, export: Export) -> Result<GenerationOutput>;
 
-    /// Begins a free answer, which `ticket` will be given.
+    /// Begins a free answer, and gives it to `ticket`.
     ///
     /// # Errors
     /// As of [`Generator::answer`], before anything is sent.
@@ -29,7 +29,7 @@ pub trait Generator: Send + Sync {
     fn own_tokens(&self) -> bool;
 
     /// Has servers that share a GPU with a trainer give their memory away as long as the result lives, once nothing is
-    /// under way at them. What is asked meanwhile waits.
+    /// under way at them. Requests wait meanwhile.
     fn sleep(&self) -> Option<Asleep<'_>> {
         None
     }

@@ -1,5 +1,5 @@
 //! Servers that give their GPU's memory to the trainer while it learns, by vLLM's sleep mode. Requests and proofs hold
-//! them awake, an update has them asleep; what is asked meanwhile waits.
+//! them awake, an update has them asleep; requests wait meanwhile.
 
 use super::replica::Replica;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,4 +1,4 @@
-"""What a sandbox is: it makes a command of a command. `bubblewrap.py` and `container.py` have the two kinds."""
+"""The base of the two sandboxes, `bubblewrap.py` and `container.py`: a sandbox turns a command into one that runs inside it."""
 
 from __future__ import annotations
 

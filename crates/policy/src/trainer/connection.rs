@@ -26,7 +26,7 @@ pub struct Connection {
     pending: Vec<String>,
     /// What it says of itself, such as its versions and how many ranks it has.
     pub hello: Value,
-    /// Whether it ended in a request, with which nothing came back.
+    /// Whether it ended while a request was waiting for its answer.
     pub ended: bool,
 }
 
